@@ -312,7 +312,7 @@ bench-curves: prepare
 	for curve in candidates elections contenders cache items consumers; do \
 		(cd bench && GOWORK=off $(GO) run . -curve $$curve -patience 20m -limit 3h $(BENCHFLAGS)) || exit 1; \
 	done
-	cd bench && GOWORK=off $(GO) test -count 1 -run TestServerLoss_PrintsRequests -v -timeout 2h . -args -loss.candidates $(LOSSCANDIDATES)
+	cd bench && GOWORK=off $(GO) test -count 1 -run TestServerLoss_KeepsLeadersOfOpenSessions -v -timeout 2h . -args -loss.candidates $(LOSSCANDIDATES)
 
 # bench-figures writes all figures to the directory FIGURES, in about six hours. These are all rows in 250
 # rounds, without and with a network delay, and the curves.

@@ -11,8 +11,8 @@ import (
 
 const baselineName = "baseline"
 
-// newBaseline returns the baseline: the shortest loop in which sessions take turns, without any
-// guarantee. The package comment describes it.
+// newBaseline returns the contestant with which rows compare all others: the shortest loop in which sessions take
+// turns, without any guarantee. The package comment describes the loop.
 func newBaseline(addr string, timeout time.Duration) *localContestant {
 	l := newLocal(baselineName, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
@@ -36,8 +36,8 @@ type baselineEntry struct {
 	znode string
 }
 
-// baselinePrefix makes the names as long as those of the other contestants, so that listings are
-// equally long.
+// baselinePrefix is a prefix for the names of znodes that makes them as long as the names of the other contestants,
+// so that lists of the queue have the same size.
 const baselinePrefix = "_c_00000000-0000-0000-0000-000000000000-latch-"
 
 func (e *baselineEntry) acquire(queued func()) error {
@@ -58,8 +58,8 @@ func (e *baselineEntry) acquire(queued func()) error {
 	return e.await(predecessor, queued)
 }
 
-// lastBefore returns the last of the names before name, or an empty name. The order of the names is that of the
-// queue, because all names have the same prefix.
+// lastBefore returns the greatest of names that is less than name, or "" if there is none. Names are in the order of
+// the queue, because all have the same prefix.
 func lastBefore(names []string, name string) string {
 	predecessor := ""
 	for _, other := range names {
@@ -70,7 +70,7 @@ func lastBefore(names []string, name string) string {
 	return predecessor
 }
 
-// await returns when the predecessor has left the queue. It calls queued when it watches the predecessor.
+// await waits until the predecessor has left the queue. It calls queued when it watches the predecessor.
 func (e *baselineEntry) await(predecessor string, queued func()) error {
 	_, _, watch, err := e.conn.GetW(e.dir + "/" + predecessor)
 	queued()
@@ -86,7 +86,7 @@ func (e *baselineEntry) await(predecessor string, queued func()) error {
 	case zk.EventNotWatching:
 		return zk.ErrClosing
 	default:
-		return fmt.Errorf("waiting for the deletion of %s: %v", predecessor, event)
+		return fmt.Errorf("unexpected event instead of the deletion of %s: %v", predecessor, event)
 	}
 }
 

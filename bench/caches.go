@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// cachedSize is the size of the data of cached znodes in bytes.
+	// cachedSize is the number of bytes of data in each znode that a cache contains.
 	cachedSize = 100
-	// cachedName is the name of the znode that is written.
+	// cachedName is the name of the child znode that writeCached writes.
 	cachedName = "written"
-	// cachedNumber is the number of znodes with which caches are filled.
+	// cachedNumber is the number of znodes that fill a cache.
 	cachedNumber = 10000
-	// baselineParallelism is the number of requests that the baseline keeps in flight.
+	// baselineParallelism is the number of requests that the baseline sends before it waits for replies.
 	baselineParallelism = 64
 )
 
@@ -48,12 +48,12 @@ func (l *localContestant) writeCached(session int, dir string) (time.Duration, e
 	case err := <-l.updates:
 		return time.Duration(now() - begin), err
 	case <-time.After(responseTimeout):
-		return 0, errors.New("the cache does not report the write")
+		return 0, errors.New("the cache has not reported the write in time")
 	}
 }
 
-// fillBaselineCache lists dir and reads each child into a map, with watches. It keeps many requests in
-// flight.
+// fillBaselineCache lists dir, and reads each child with a watch into a map. It sends many requests before it waits
+// for replies.
 func fillBaselineCache(conn *zk.Conn, dir string, n int) (time.Duration, error) {
 	begin := now()
 	names, _, _, err := conn.ChildrenW(dir)
@@ -89,12 +89,12 @@ func fillBaselineCache(conn *zk.Conn, dir string, n int) (time.Duration, error) 
 	reading.Wait()
 	took := time.Duration(now() - begin)
 	if len(cached) != n {
-		return 0, fmt.Errorf("the baseline has read %d znodes of %d", len(cached), n)
+		return 0, fmt.Errorf("the baseline has read %d instead of %d znodes", len(cached), n)
 	}
 	return took, nil
 }
 
-// watchBaselineCache reads the znode again each time its watch fires.
+// watchBaselineCache reads the znode cachedName each time the watch on it fires, and then sends to updates.
 func watchBaselineCache(conn *zk.Conn, dir string, updates chan<- error) error {
 	znode := dir + "/" + cachedName
 	_, _, watch, err := conn.GetW(znode)
@@ -124,11 +124,11 @@ func (l libraryRecipes) fillCache(conn *zk.Conn, dir string, n int) (time.Durati
 	select {
 	case <-c.Filled():
 	case <-time.After(responseTimeout * time.Duration(1+n/cachedNumber)):
-		return 0, errors.New("the cache is not filled")
+		return 0, errors.New("the cache was not filled in time")
 	}
 	took := time.Duration(now() - begin)
 	if c.Len() != n+1 {
-		return 0, fmt.Errorf("the cache has %d znodes of %d", c.Len(), n+1)
+		return 0, fmt.Errorf("the cache contains %d instead of %d znodes", c.Len(), n+1)
 	}
 	return took, nil
 }
@@ -166,8 +166,8 @@ func (p *process) writeCached(session int, dir string) (time.Duration, error) {
 	return p.callForDuration("write_cached", session, dir)
 }
 
-// measureCacheFills measures the time to fill a cache. Each turn has a new session, because a cache
-// that was closed leaves watches on the server.
+// measureCacheFills measures the time to fill a cache. Each turn has a new session, because a cache leaves its
+// watches on the server when it is closed.
 func (b *bench) measureCacheFills(ctx context.Context, r *row) error {
 	defer reset(b.contestants)
 	dir, err := b.server.newDirWith(cachedNumber, make([]byte, cachedSize))
@@ -187,8 +187,8 @@ func (b *bench) measureCacheFills(ctx context.Context, r *row) error {
 	return b.interleaveTurns(ctx, []*row{r}, 4, max(2, b.rounds/8), b.longPause, turns)
 }
 
-// measureCacheUpdates measures the time from a write of one session to the event of a cache of
-// another.
+// measureCacheUpdates measures the time from a write in one session until a cache in another session reports the
+// change.
 func (b *bench) measureCacheUpdates(ctx context.Context, r *row) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn

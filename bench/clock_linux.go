@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedClock reports whether other processes read the same clock.
+// sharedClock reports whether now reads a clock that all processes share, so that their times are comparable.
 const sharedClock = true
 
-// now returns the time of CLOCK_MONOTONIC in nanoseconds. On Linux it is also the clock of Python's
-// time.monotonic_ns and of Java's System.nanoTime.
+// now returns the time of the clock CLOCK_MONOTONIC in nanoseconds. On Linux, time.monotonic_ns in Python and
+// System.nanoTime in Java read the same clock, so the times of all contestants can be compared.
 func now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -34,8 +34,7 @@ func processorTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// findChild returns the ID of the child process of this process whose arguments contain the given
-// one.
+// findChild returns the ID of the child process of this process that has the given argument on its command line.
 func findChild(argument string) (int, error) {
 	lists, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil {
@@ -44,7 +43,7 @@ func findChild(argument string) (int, error) {
 	for _, list := range lists {
 		children, err := os.ReadFile(list)
 		if err != nil {
-			continue // the thread has exited meanwhile
+			continue // the thread has exited in the meantime
 		}
 		for child := range strings.FieldsSeq(string(children)) {
 			args, err := os.ReadFile(filepath.Join("/proc", child, "cmdline"))

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProcessorTime_OfAllThreads checks that processorTime returns the time of all threads of this process, and of no
-// other process.
-func TestProcessorTime_OfAllThreads(t *testing.T) {
+// TestProcessorTime_IncludesAllThreads checks that processorTime includes the time that other threads of this process
+// have used.
+func TestProcessorTime_IncludesAllThreads(t *testing.T) {
 	before, err := processorTime(os.Getpid())
 	require.NoError(t, err)
 	used := make(chan struct{})
@@ -29,8 +29,9 @@ func TestProcessorTime_OfAllThreads(t *testing.T) {
 	require.GreaterOrEqual(t, after-before, 20*time.Millisecond)
 }
 
-// TestFindChild_ByArgument checks that the server's process is found, so that its processor time is measured.
-func TestFindChild_ByArgument(t *testing.T) {
+// TestFindChild_FindsProcessByArgument checks that findChild finds a child process by one of its command-line
+// arguments, so that the benchmark can measure the processor time of its server.
+func TestFindChild_FindsProcessByArgument(t *testing.T) {
 	const argument = "3600.0625" // this argument is unique among the child processes
 	child := exec.Command("sleep", argument)
 	require.NoError(t, child.Start())

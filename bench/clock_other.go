@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sharedClock reports whether other processes read the same clock, so that times are comparable.
+// sharedClock reports whether now reads a clock that all processes share, so that their times are comparable.
 const sharedClock = false
 
 var start = time.Now()
@@ -15,8 +15,8 @@ var start = time.Now()
 // now returns the time in nanoseconds since the start of the process.
 func now() int64 { return int64(time.Since(start)) }
 
-// processorTime is not implemented on this platform.
+// processorTime returns an error, because it is not implemented on this platform.
 func processorTime(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 
-// findChild is not implemented on this platform.
+// findChild returns an error, because it is not implemented on this platform.
 func findChild(string) (int, error) { return 0, errors.ErrUnsupported }

@@ -13,19 +13,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// comparison compares a row of this library with the recorded result.
+// comparison compares the values of this library in one row with the recorded values of that row.
 type comparison struct {
 	name     string
 	old, now float64 // the medians of the two recordings
 	// change is the relative change: 0.1 means that the value is 10 % larger.
 	change float64
-	// noise is the change that is not distinguished from that of a repetition.
+	// noise is the relative change that a repetition of the same measurement can cause.
 	noise   float64
-	p       float64 // the p-value of the U test; NaN if there are too few values
+	p       float64 // the p-value of the U test; NaN if there are too few values for the test
 	verdict verdict
 }
 
-// verdict is the result of a comparison.
+// verdict states whether a row became better or worse.
 type verdict string
 
 const (
@@ -35,12 +35,13 @@ const (
 )
 
 const (
-	// comparisonAlpha is the probability with which the U test finds a difference where there is none.
+	// comparisonAlpha is the significance level of the U test: the probability that the test finds a difference where
+	// there is none.
 	comparisonAlpha = 0.01
-	// minTested is the number of values with which the U test can find a difference.
+	// minTested is the least number of values with which the U test can find a difference.
 	minTested = 5
-	// countNoise is the smallest relevant change of counts and memory. Smaller changes come from
-	// requests that belong to none of the successions, and from the sizes of objects in the runtime.
+	// countNoise is the least relative change of counts and memory that is reported. Smaller changes are due to
+	// requests that belong to no succession, and to the sizes of objects in the Go runtime.
 	countNoise = 0.05
 )
 
@@ -54,7 +55,7 @@ type samples struct {
 
 func (s samples) allValues() []float64 { return slices.Concat(s.halves[0], s.halves[1]) }
 
-// noise returns the change between the halves, or 0 if there is only one value.
+// noise returns the relative change from the first half to the second, or 0 if there is only one value.
 func (s samples) noise() float64 {
 	if len(s.halves[0]) == 0 || len(s.halves[1]) == 0 {
 		return 0
@@ -73,10 +74,10 @@ func relativeChange(from, to float64) float64 {
 	}
 }
 
-// compare compares the rows that both results contain, in the order of the second one. The verdict on a row
-// is worse or better if its change is larger than the noise and the U test confirms it. The noise is the
-// largest change between halves of this row. Two halves can be equal by accident, so for times and rates
-// it is at least the upper quartile of the changes between the halves of all rows.
+// compare compares the rows that both results contain, in the order of now. A row is worse or better if its change is
+// larger than the noise and the U test confirms the change. The noise is the largest change between the two halves of
+// the row. Because two halves can be equal by accident, the noise of times and rates is at least the upper quartile
+// of these changes over all rows.
 func compare(old, now []samples) []comparison {
 	var noises []float64
 	for _, s := range slices.Concat(old, now) {
@@ -121,7 +122,7 @@ func (s samples) compare(old samples, leastNoise float64) comparison {
 	return c
 }
 
-// printComparisons prints the rows, those that became worse first.
+// printComparisons prints the comparisons, beginning with the rows that became worse.
 func printComparisons(w io.Writer, all []comparison) {
 	order := []verdict{worse, better, same}
 	all = slices.Clone(all)

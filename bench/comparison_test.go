@@ -24,9 +24,9 @@ func samplesAround(name, unit string, first, second float64) samples {
 
 func compareOne(old, now samples) comparison { return compare([]samples{old}, []samples{now})[0] }
 
-// TestCompare_MarksChangesBeyondTheNoise checks that only a change that is larger than the difference between
-// the halves is marked, and that a smaller rate is marked as worse and a greater rate as better.
-func TestCompare_MarksChangesBeyondTheNoise(t *testing.T) {
+// TestCompare_MarksChangesLargerThanNoise checks that compare marks a change only if the change is larger than the
+// difference between the two halves of a run, and that a smaller rate counts as worse and a greater rate as better.
+func TestCompare_MarksChangesLargerThanNoise(t *testing.T) {
 	multiple := recordedUnits[unitMillis]
 	old := samplesAround("row", multiple, 1.00, 1.04)
 	require.Equal(t, same, compareOne(old, samplesAround("row", multiple, 1.01, 1.05)).verdict)
@@ -41,9 +41,9 @@ func TestCompare_MarksChangesBeyondTheNoise(t *testing.T) {
 	require.Equal(t, better, compareOne(samplesAround("row", share, 0.6, 0.61), samplesAround("row", share, 0.8, 0.81)).verdict)
 }
 
-// TestCompare_UsesTheNoiseOfAllRows checks that a row whose halves are equal by accident is compared with the
-// noise of all rows.
-func TestCompare_UsesTheNoiseOfAllRows(t *testing.T) {
+// TestCompare_UsesNoiseOfAllRows checks that a row whose two halves are equal by accident is compared with the noise
+// of all rows, not with its own noise of zero.
+func TestCompare_UsesNoiseOfAllRows(t *testing.T) {
 	multiple := recordedUnits[unitMillis]
 	old := []samples{samplesAround("lucky", multiple, 1, 1), samplesAround("a", multiple, 1, 1.2), samplesAround("b", multiple, 1, 1.2)}
 	now := []samples{samplesAround("lucky", multiple, 1.1, 1.1), samplesAround("a", multiple, 1, 1.2), samplesAround("new", multiple, 1, 1.2)}
@@ -54,9 +54,9 @@ func TestCompare_UsesTheNoiseOfAllRows(t *testing.T) {
 	require.Equal(t, same, all[0].verdict)
 }
 
-// TestCompare_CountsHaveLittleNoise checks that counts do not have the noise of times, and that a difference
-// counts without a test if there are too few values for a test.
-func TestCompare_CountsHaveLittleNoise(t *testing.T) {
+// TestCompare_AllowsCountsLessNoiseThanTimes checks that the noise of times does not hide changes of counts, and that
+// a changed count is marked without a significance test if there are too few values for the test.
+func TestCompare_AllowsCountsLessNoiseThanTimes(t *testing.T) {
 	count := func(values ...float64) samples {
 		return samples{name: "count", unit: recordedUnits[unitNumber], halves: [2][]float64{halfOf(values, 0), halfOf(values, 1)}}
 	}
@@ -73,8 +73,9 @@ func TestCompare_CountsHaveLittleNoise(t *testing.T) {
 	require.Equal(t, better, verdictOf(count(2, 2), count(0, 0)))
 }
 
-// TestCompare_ConfirmsChangesByTest checks that a change of medians of widely spread values is not marked.
-func TestCompare_ConfirmsChangesByTest(t *testing.T) {
+// TestCompare_IgnoresInsignificantChangeOfMedian checks that a change of the median is not marked if the values are
+// so widely spread that the significance test does not confirm the change.
+func TestCompare_IgnoresInsignificantChangeOfMedian(t *testing.T) {
 	spread := func(values ...float64) samples {
 		return samples{name: "row", unit: recordedUnits[unitMillis], halves: [2][]float64{values, values}}
 	}
@@ -83,9 +84,10 @@ func TestCompare_ConfirmsChangesByTest(t *testing.T) {
 	require.Equal(t, same, c.verdict)
 }
 
-// TestRecording_RoundTrip checks that a recording keeps each value and the machine, and that a file of
-// another kind is rejected.
-func TestRecording_RoundTrip(t *testing.T) {
+// TestRecording_KeepsValuesAfterWriteAndRead checks that a recording that was written to a file and read again
+// contains the same values and the same description of the machine, and that readRecording rejects files of other
+// formats.
+func TestRecording_KeepsValuesAfterWriteAndRead(t *testing.T) {
 	r := report{Delay: "0s", Environment: environment{ZooKeeper: "3.8.0", Machine: benchmark.Environment{
 		CPUs: 2, Platform: "linux/amd64", Go: "go1.26.8", Processor: "Some(R) Processor: 2 GHz",
 	}}}

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// lockingPattern is what sessions do with locks in a period. Session i begins with lock i, and acquires the
-// locks one after another. It always releases a lock before it acquires the next.
+// lockingPattern describes how sessions acquire locks during a period. Session i acquires the locks one after
+// another, beginning with lock i, and always releases a lock before it acquires the next.
 type lockingPattern struct {
 	sessions, locks int
 	held            time.Duration // the time from the acquisition of a lock to its release
@@ -24,7 +24,7 @@ type lockingPattern struct {
 // contention is the result of a period in which sessions acquire and release locks repeatedly.
 type contention struct {
 	locks    int           // the number of acquisitions in the whole period
-	rate     float64       // the number of locks per second that were released in the counted part of the period
+	rate     float64       // the number of locks per second that were released in the measured part of the period
 	handOver time.Duration // the median time from just before a release to the next acquisition
 }
 
@@ -32,7 +32,8 @@ type contention struct {
 // and after its release.
 type lockCycle struct{ lock, granted, releasing, released int64 }
 
-// errOverlap means that the lock was not exclusive, so that the figures are not comparable.
+// errOverlap means that two sessions held the same lock at the same time, so that the figures of the contestant are
+// not comparable.
 var errOverlap = errors.New("two sessions had the lock at the same time")
 
 // summarizeCycles returns the result of the cycles of all sessions in a period that started at start.
@@ -60,7 +61,7 @@ func summarizeCycles(cycles []lockCycle, start int64, p benchmark.Period) (conte
 		}
 	}
 	c.rate = float64(released) / p.Length.Seconds()
-	// Without a hand-over in the period, a hand-over takes longer than the period.
+	// If no lock was handed over in the period, report the length of the period, which a hand-over exceeds.
 	if c.handOver = p.Length; len(handOvers) > 0 {
 		c.handOver = time.Duration(benchmark.Median(handOvers))
 	}
@@ -116,7 +117,7 @@ func (p *process) contend(k lockingPattern, dir string) (contention, error) {
 		return contention{}, err
 	}
 	if len(values)%4 != 1 {
-		return contention{}, fmt.Errorf("%s: contend: %d numbers", p.title, len(values))
+		return contention{}, fmt.Errorf("%s: contend: the response has %d numbers, not four for each lock after the start", p.title, len(values))
 	}
 	cycles := make([]lockCycle, 0, len(values)/4)
 	for c := values[1:]; len(c) > 0; c = c[4:] {
@@ -125,13 +126,13 @@ func (p *process) contend(k lockingPattern, dir string) (contention, error) {
 	return summarizeCycles(cycles, values[0], k.period)
 }
 
-// contentionRows are the rows that are measured with a number of contenders.
+// contentionRows are the rows that one measurement of contention fills.
 type contentionRows struct {
 	rate, handOver      *row
-	cpu, client, server *row // the processor time per lock
+	cpu, client, server *row // the processor time per lock: of both processes, of the client and of the server
 }
 
-// measureContention measures sessions that acquire and release locks repeatedly.
+// measureContention fills rows with the figures of sessions that acquire and release locks as k describes.
 func (b *bench) measureContention(ctx context.Context, rows contentionRows, k lockingPattern) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn
@@ -148,7 +149,7 @@ func (b *bench) measureContention(ctx context.Context, rows contentionRows, k lo
 		}
 		clientID := c.processID()
 		if b.delay > 0 {
-			clientID = 0 // the value is not measured: the process of the contestants in Go also contains the proxy
+			clientID = 0 // do not measure the client: the process of the contestants in Go also contains the proxy
 		}
 		turns = append(turns, contestantTurn{c.name(), func(context.Context) ([]float64, error) {
 			client, server := newStopwatch(clientID), newStopwatch(b.server.pid)
@@ -181,7 +182,8 @@ func newStopwatch(pid int) stopwatch {
 	return stopwatch{pid, start, err}
 }
 
-// perLock returns the processor time per lock in ms, or NaN if it cannot be measured.
+// perLock returns the processor time in ms divided by the number of locks, or NaN if this system does not report the
+// processor time.
 func (s stopwatch) perLock(locks int) float64 {
 	if s.err != nil || locks == 0 {
 		return math.NaN()

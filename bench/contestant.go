@@ -6,8 +6,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// recipe is a use of a queue of znodes: the session whose znode is the first is the leader, or holds
-// the lock.
+// recipe is what a queue of znodes is used for: the session whose znode is the first is the leader of an election, or
+// holds a lock.
 type recipe string
 
 const (
@@ -26,11 +26,11 @@ type contestant interface {
 	// processID returns the ID of the process in which the client runs.
 	processID() int
 
-	// connect opens a session and returns when it is usable.
+	// connect opens a session and returns when the session is usable.
 	connect(session int) error
 	// disconnect closes a session. It returns the time just before the request to close.
 	disconnect(session int) (at int64, err error)
-	// reset closes all sessions and forgets the candidates.
+	// reset closes all sessions and removes the candidates.
 	reset() error
 	// close calls reset and releases all resources.
 	close() error
@@ -39,9 +39,10 @@ type contestant interface {
 	// afterwards. It returns the time until the candidate became the leader. The time includes
 	// the construction of the candidate if construct is set.
 	timeJoin(session int, dir string, construct bool) (time.Duration, error)
-	// prepare constructs a candidate before it joins, if construction is a separate step.
+	// prepare constructs a candidate, if the contestant constructs candidates separately before they join.
 	prepare(candidate, session int, dir string) error
-	// join starts a candidate, which joins the queue at dir. It does not wait.
+	// join starts a candidate, which joins the queue at dir, and returns without waiting until the candidate has
+	// joined.
 	join(r recipe, candidate, session int, dir string)
 	// leave resigns the leadership, or releases the lock, of the candidate at the head of the queue. It
 	// returns the time just before the resignation or release.
@@ -53,20 +54,19 @@ type contestant interface {
 	// acquisitions returns a channel that reports each candidate that has become the leader, or
 	// has acquired the lock.
 	acquisitions() <-chan acquisition
-	// failures returns a channel that reports candidates that failed although their session is
-	// open.
+	// failures returns a channel that reports an error when a candidate fails although its session is open.
 	failures() <-chan error
 
-	// contend acquires and releases locks repeatedly. The locks are children of dir, and childPath
-	// returns their paths.
+	// contend acquires and releases locks repeatedly, as l describes, and returns the result. The locks are children
+	// of dir, whose paths childPath returns.
 	contend(l lockingPattern, dir string) (contention, error)
-	// repeat repeats an operation on an object at dir, in each of the sessions 0 to n-1.
+	// repeat repeats an operation on an object at dir in each of the sessions 0 to n-1, during the period p.
 	repeat(o operation, n int, dir string, p benchmark.Period) (completions, error)
 
-	// fillCache fills a cache of dir and its n children and closes it. It returns the time from
-	// the construction of the cache until all znodes are in memory.
+	// fillCache creates a cache of dir and its n children, waits until all znodes are in memory, and closes the
+	// cache. It returns the time from the construction of the cache until all znodes are in memory.
 	fillCache(session int, dir string, n int) (time.Duration, error)
-	// watchCache fills a cache of dir, which remains open until reset is called.
+	// watchCache fills a cache of dir. The cache remains open until reset is called.
 	watchCache(session int, dir string) error
 	// writeCached writes the child of dir with the name cachedName. It returns the time from just
 	// before the write until the cache of watchCache has reported the change.
@@ -79,13 +79,13 @@ type acquisition struct {
 	at        int64
 }
 
-// absentContestant is an implementation that is not measured, and the reason why it is not.
+// absentContestant is an implementation that cannot be measured, with the reason.
 type absentContestant struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// sessionTimeout is the session timeout of all contestants, long enough for a busy machine.
+// sessionTimeout is the session timeout of all contestants. It is so long that no session expires on a busy machine.
 const sessionTimeout = 10 * time.Second
 
 // events contains the channels by which a contestant reports acquisitions and failures.
@@ -99,7 +99,7 @@ func newEvents() *events {
 	return &events{acquired: make(chan acquisition, 1<<14), failed: make(chan error, 1)}
 }
 
-// reportFailure keeps the first failure that was not received.
+// reportFailure reports a failure, unless an earlier failure was not received yet.
 func (e *events) reportFailure(err error) {
 	select {
 	case e.failed <- err:

@@ -13,23 +13,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// curve shows how costs grow with a size. The contestants in Go are measured.
+// curve is a measurement of how costs grow with a size, such as the number of candidates. Only the contestants in Go
+// are measured.
 type curve struct {
 	name  string
-	unit  string // what the size counts
+	unit  string // the unit of the size, for example candidates
 	sizes []int
-	// extra is the title of an additional column, if there is one.
+	// extra is the title of an additional column; empty if there is none.
 	extra   string
 	measure func(ctx context.Context, c contestant, n int) (curvePoint, error)
 }
 
-// curvePoint is what one size costs. The values are divided by the size, or by the number of locks or items.
-// A value is NaN if it is unknown.
+// curvePoint contains the costs for one size, divided by the size or by the number of locks or items. A value that is
+// unknown is NaN.
 type curvePoint struct {
-	took      time.Duration // the time of the whole measurement, without preparations
+	took      time.Duration // the time of the whole measurement, excluding preparations
 	time      float64       // the time in ms
-	requests  float64       // the number of requests that the server received, with pings
-	watches   float64       // the number of data watches that the server has afterwards
+	requests  float64       // the number of requests that the server received, including pings
+	watches   float64       // the number of data watches that the server has after the measurement
 	heap      float64       // the live heap in KiB
 	allocated float64       // the allocated memory in KiB, including what was freed
 	extra     float64
@@ -46,7 +47,7 @@ func (b *bench) curves() []curve {
 	}
 }
 
-// runCurve measures and prints a curve.
+// runCurve measures the curve with the given name, and prints its points.
 func (b *bench) runCurve(ctx context.Context, w io.Writer, name string) error {
 	all := b.curves()
 	i := slices.IndexFunc(all, func(c curve) bool { return c.name == name })
@@ -81,8 +82,9 @@ func (b *bench) runCurve(ctx context.Context, w io.Writer, name string) error {
 	return nil
 }
 
-// predict returns the duration of the last of the sizes, given the points of the others. It assumes that the
-// time continues to grow with the same power of the size: at least linearly, and at most with its square.
+// predict returns the expected duration for the last of sizes, given the points for the sizes before it. It assumes
+// that the duration continues to grow with the same power of the size: at least linearly, and at most with the square
+// of the size.
 func predict(points []curvePoint, sizes []int) time.Duration {
 	last := len(points) - 1
 	growth := float64(sizes[last+1]) / float64(sizes[last])
@@ -101,7 +103,8 @@ func formatCost(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// costMeter reads the counters whose differences are the costs.
+// costMeter contains counters of the server and of this process. costOf computes costs from the differences of two
+// readings.
 type costMeter struct {
 	requests, watches int
 	heap, allocated   float64 // the memory on the heap and the allocated memory, in KiB
@@ -116,9 +119,9 @@ func (b *bench) readMeter(ctx context.Context) (m costMeter, err error) {
 	return m, err
 }
 
-// heapUse returns the live heap, and what was allocated since the program has started, in KiB.
+// heapUse returns the live heap and the memory that this process has allocated since its start, in KiB.
 func heapUse() (live, allocated float64) {
-	for range 3 { // finalizers and pools need more than one collection
+	for range 3 { // more than once, because finalizers and pools keep memory until a later collection
 		runtime.GC()
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -127,8 +130,8 @@ func heapUse() (live, allocated float64) {
 	return float64(m.HeapAlloc) / 1024, float64(m.TotalAlloc) / 1024
 }
 
-// costOf calls build, and returns its costs divided by n. What build has created must exist until
-// costOf returns.
+// costOf calls build, and returns its costs divided by n. The objects that build has created must exist until costOf
+// returns.
 func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, error)) (curvePoint, error) {
 	before, err := b.readMeter(ctx)
 	if err != nil {
@@ -138,7 +141,8 @@ func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, 
 	if err != nil {
 		return curvePoint{}, err
 	}
-	// Read before the pause in which the number of watches settles, because clients send pings in it.
+	// Count the requests before the pause in which the number of watches settles, because clients send pings during
+	// the pause.
 	requests, err := b.server.requests()
 	if err != nil {
 		return curvePoint{}, err
@@ -192,9 +196,8 @@ func (b *bench) measureElectionsPoint(ctx context.Context, c contestant, n int) 
 	return b.costOf(ctx, n, func() (time.Duration, error) { return leadAll(ctx, c, dir, n) })
 }
 
-// measureContendersPoint lets n sessions acquire and release a lock repeatedly. The time and the requests are
-// those per lock. The watches and the heap are those per contender, and are measured in a second
-// period.
+// measureContendersPoint lets n sessions acquire and release a lock repeatedly. It measures the time and the requests
+// per lock, and, in a second period, the watches and the heap per contender.
 func (b *bench) measureContendersPoint(ctx context.Context, c contestant, n int) (curvePoint, error) {
 	dir, err := b.server.newDirWith(1, nil)
 	if err != nil {
@@ -204,7 +207,7 @@ func (b *bench) measureContendersPoint(ctx context.Context, c contestant, n int)
 		return curvePoint{}, err
 	}
 	k := lockingPattern{sessions: n, locks: 1, period: b.period}
-	// Long enough for several locks of each contender.
+	// The period is long enough for several locks of each contender.
 	k.period.Length = max(k.period.Length, time.Duration(n)*20*time.Millisecond)
 	before, err := b.readMeter(ctx)
 	if err != nil {
@@ -245,8 +248,8 @@ func (b *bench) measureContendersPoint(ctx context.Context, c contestant, n int)
 	return p, h.err
 }
 
-// measureCachePoint fills a cache of n znodes. The watches and the heap are those of a second cache, which
-// remains open; the baseline has no such cache.
+// measureCachePoint fills a cache of n znodes. It counts the watches and the heap of a second cache, which remains
+// open; the baseline has no such cache.
 func (b *bench) measureCachePoint(ctx context.Context, c contestant, n int) (curvePoint, error) {
 	dir, err := b.server.newDirWith(n, make([]byte, cachedSize))
 	if err != nil {

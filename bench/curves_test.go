@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurves_AreMeasured checks that every curve can be measured, and that requests, watches and time are
-// divided by the number of units.
-func TestCurves_AreMeasured(t *testing.T) {
+// TestCurves_MeasureCostPerUnit checks that each curve can be measured, and that its requests, watches and time are
+// divided by the number of units, such as candidates or items.
+func TestCurves_MeasureCostPerUnit(t *testing.T) {
 	b := newTestBench(t, "")
 	baseline, library := b.contestants[0], b.contestants[1]
 	require.Equal(t, baselineName, baseline.name())
@@ -47,9 +47,9 @@ func TestCurves_AreMeasured(t *testing.T) {
 	}
 }
 
-// TestRunCurve_OmitsSlowSizes checks that a size that would take too long is not measured, and that an
-// unknown name is rejected.
-func TestRunCurve_OmitsSlowSizes(t *testing.T) {
+// TestRunCurve_SkipsSizesThatTakeTooLong checks that runCurve skips a size that would probably take longer than
+// -patience, and rejects an unknown name of a curve.
+func TestRunCurve_SkipsSizesThatTakeTooLong(t *testing.T) {
 	b := newTestBench(t, "")
 	var out strings.Builder
 	require.NoError(t, b.runCurve(t.Context(), &out, "elections"))
@@ -57,9 +57,9 @@ func TestRunCurve_OmitsSlowSizes(t *testing.T) {
 	require.ErrorContains(t, b.runCurve(t.Context(), &out, "hands"), `-curve "hands" does not exist`)
 }
 
-// TestPredict_ContinuesGrowth checks that linear growth is not predicted as quadratic growth, which would skip
-// sizes, nor quadratic growth as linear.
-func TestPredict_ContinuesGrowth(t *testing.T) {
+// TestPredict_ExtrapolatesTimeOfNextSize checks that predict extrapolates linear growth as linear and quadratic
+// growth as quadratic. If linear growth were taken for quadratic, runCurve would skip sizes that it could measure.
+func TestPredict_ExtrapolatesTimeOfNextSize(t *testing.T) {
 	points := func(took ...time.Duration) (all []curvePoint) {
 		for _, d := range took {
 			all = append(all, curvePoint{took: d})

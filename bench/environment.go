@@ -6,7 +6,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// environment describes the machine, the server and the versions on which the figures depend.
+// environment describes the machine, the server and the versions of software on which the figures of a run depend.
 type environment struct {
 	Machine   benchmark.Environment `json:"machine"`
 	ZooKeeper string                `json:"zookeeper"` // the version of the server

@@ -20,14 +20,13 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// footprint is the memory of a process per idle candidate.
+// footprint is the number of goroutines and the memory of a process, divided by the number of idle candidates.
 type footprint struct {
 	Goroutines float64 `json:"goroutines"`
 	HeapKiB    float64 `json:"heap_kib"`  // the live heap, after a collection
-	StackKiB   float64 `json:"stack_kib"` // the stacks that are in use
-	// PeakKiB is the resident memory before the runtime returned freed memory to the system, which
-	// it does gradually: it includes the memory that was used only while candidates joined.
-	// ResidentKiB is the resident memory afterwards.
+	StackKiB   float64 `json:"stack_kib"` // the size of the stacks of goroutines
+	// PeakKiB is the resident memory before the Go runtime has gradually returned freed memory to the system. It
+	// includes memory that was used only while candidates joined. ResidentKiB is the resident memory afterwards.
 	ResidentKiB float64 `json:"resident_kib"`
 	PeakKiB     float64 `json:"peak_kib"`
 }
@@ -35,16 +34,16 @@ type footprint struct {
 // footprintRows are the rows for the values of a footprint.
 type footprintRows struct{ goroutines, heap, stacks, resident, peak *row }
 
-// waiting says what waits while the memory is measured. The values differ only for this library: the
-// other contestants always do the same.
+// waiting names the participants that wait while the memory is measured. Only for this library the three values
+// differ: the other contestants always add the same candidates.
 type waiting string
 
 const (
-	// waitingUnobserved candidates have no goroutine except that of ElectLeader.
+	// waitingUnobserved stands for candidates that have no goroutine except that of ElectLeader.
 	waitingUnobserved waiting = "candidate"
-	// waitingObserved candidates have different names, and another goroutine receives each status.
+	// waitingObserved stands for candidates with different names, each with a goroutine that receives its statuses.
 	waitingObserved waiting = "observed candidate"
-	// waitingForMutex is a goroutine that waits for a mutex.
+	// waitingForMutex stands for goroutines that wait for a mutex.
 	waitingForMutex waiting = "contender for a mutex"
 )
 
@@ -70,7 +69,7 @@ func (b *bench) measureFootprints(ctx context.Context, rows footprintRows, w wai
 	return nil
 }
 
-// runFootprint runs this program again with a single contestant.
+// runFootprint starts this program again, to measure the memory of a single contestant.
 func runFootprint(ctx context.Context, name, addr string, n int, w waiting) (footprint, error) {
 	var f footprint
 	program, err := os.Executable()
@@ -78,7 +77,7 @@ func runFootprint(ctx context.Context, name, addr string, n int, w waiting) (foo
 		return f, err
 	}
 	cmd := exec.CommandContext(ctx, program, "-footprint", name, "-addr", addr, "-candidates", strconv.Itoa(n), "-waiting", string(w))
-	// The input is closed when this process exits, which makes the child process exit.
+	// The child process exits when its standard input is closed, which also happens when this process exits.
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return f, err
@@ -116,7 +115,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 	}
 	newContestant := constructors[name]
 	if newContestant == nil {
-		return fmt.Errorf("the memory of %q cannot be measured", name)
+		return fmt.Errorf("-footprint %q: only the memory of contestants in Go can be measured", name)
 	}
 	c := newContestant(addr, sessionTimeout)
 	defer runtime.KeepAlive(c)
@@ -138,8 +137,8 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 		return err
 	}
 	if w == waitingForMutex {
-		// A contender of this library waits a few milliseconds for each contender before it, and then
-		// prepares for its turn. Measure when all have done so.
+		// A contender of this library waits a few milliseconds for each contender ahead of it, and then prepares for
+		// its turn. Measure when all contenders have done so.
 		sleep(ctx, time.Duration(n)*5*time.Millisecond)
 	}
 	after, err := measureUsage(ctx, s)
@@ -160,7 +159,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 	return writeHeapProfile(profile)
 }
 
-// joinIdle adds n candidates or contenders.
+// joinIdle adds n participants of the kind w, which then wait.
 func joinIdle(c *localContestant, n int, dir string, w waiting) error {
 	predecessor := ""
 	for candidate := range n {
@@ -181,7 +180,7 @@ func joinIdle(c *localContestant, n int, dir string, w waiting) error {
 	return nil
 }
 
-// joinIdleLibrary adds a candidate of this library.
+// joinIdleLibrary adds a candidate of this library, which then waits.
 func joinIdleLibrary(conn *zk.Conn, dir string, candidate int, observed bool) error {
 	options := []leaderelection.Option{leaderelection.WithSessionTimeout(sessionTimeout)}
 	if observed {
@@ -201,9 +200,9 @@ func joinIdleLibrary(conn *zk.Conn, dir string, candidate int, observed bool) er
 	return nil
 }
 
-// joinIdleBaseline adds a candidate of the baseline and returns its znode. The candidate is a
-// goroutine that waits for the watch on its predecessor. It does not list the queue, because the
-// garbage of listings increases the resident memory.
+// joinIdleBaseline adds a candidate of the baseline and returns its znode. The candidate is a goroutine that waits
+// for the watch on its predecessor. It does not list the queue, because garbage from listings would increase the
+// resident memory.
 func joinIdleBaseline(conn *zk.Conn, dir, predecessor string) (string, error) {
 	znode, err := conn.Create(dir+"/"+baselinePrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	if err != nil || predecessor == "" {
@@ -214,7 +213,7 @@ func joinIdleBaseline(conn *zk.Conn, dir, predecessor string) (string, error) {
 	return znode, err
 }
 
-// usage is the number of goroutines and the memory of the process in KiB.
+// usage contains the number of goroutines and the memory of this process in KiB.
 type usage struct{ goroutines, heap, stack, resident, peak float64 }
 
 // measureUsage measures this process two seconds after the candidates have set their last watch.
@@ -226,7 +225,7 @@ func measureUsage(ctx context.Context, s *server) (u usage, err error) {
 	if u.peak, err = residentMemory(); err != nil {
 		return u, err
 	}
-	for range 3 { // finalizers and pools need more than one collection
+	for range 3 { // more than once, because finalizers and pools keep memory until a later collection
 		debug.FreeOSMemory()
 		sleep(ctx, 100*time.Millisecond)
 	}

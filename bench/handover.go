@@ -11,12 +11,12 @@ type handOver struct {
 	size   int // the number of candidates in the queue
 	rounds int
 	pause  time.Duration // the pause after each hand-over
-	// takeOver closes the session of the head instead of letting it leave.
+	// takeOver closes the session of the head of the queue, instead of letting the head leave.
 	takeOver bool
 }
 
-// measureHandOvers measures the time in which the successor learns that it is the head of the queue. If
-// the row watches is not nil, it also adds the number of watches per candidate to that row.
+// measureHandOvers measures the time until the successor learns that it is the head of the queue. If the row watches
+// is not nil, measureHandOvers adds the number of watches per candidate to that row.
 func (b *bench) measureHandOvers(ctx context.Context, r, watches *row, h handOver) error {
 	const warmups = 5
 	defer reset(b.contestants)
@@ -38,8 +38,8 @@ func (b *bench) measureHandOvers(ctx context.Context, r, watches *row, h handOve
 	return b.interleaveTurns(ctx, []*row{r}, warmups, h.rounds, h.pause, turns)
 }
 
-// newHandOverQueue fills a queue. The candidates that will be heads join in order, and have separate
-// sessions if their sessions will be closed.
+// newHandOverQueue fills a queue. The candidates that will become the head join in order, each with a separate
+// session if the measurement closes sessions.
 func (b *bench) newHandOverQueue(ctx context.Context, c contestant, h handOver, heads int) (*queue, error) {
 	separate := 0
 	if h.takeOver {

@@ -9,12 +9,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// idleTimeout is the session timeout of the contestants whose idle connections are measured.
+// idleTimeout is the session timeout of contestants in measurements of idle candidates.
 const idleTimeout = 4 * time.Second
 
-// measureIdle counts the transactions per minute of an election in which nothing happens. Each of
-// the rows corresponds to one candidate, the leader first; each candidate uses a separate session.
-// All contestants are measured at the same time.
+// measureIdle counts the transactions per minute that idle candidates of one election cause. Each row stands for one
+// candidate, beginning with the leader, and each candidate uses a separate session. All contestants are measured at
+// the same time.
 func (b *bench) measureIdle(ctx context.Context, rows []*row) error {
 	return b.throughProxy(ctx, idleTimeout, func(proxy *zkproxy.Proxy, contestants []contestant) error {
 		connections := map[string][]int{}
@@ -35,7 +35,7 @@ func (b *bench) measureIdle(ctx context.Context, rows []*row) error {
 				}
 			}
 		}
-		sleep(ctx, idleTimeout/2) // wait until the requests of the joins are complete
+		sleep(ctx, idleTimeout/2) // wait until the candidates have sent all requests for joining
 		proxy.ResetLog()
 		sleep(ctx, b.idle)
 		transactions := map[int]int{}
@@ -53,7 +53,7 @@ func (b *bench) measureIdle(ctx context.Context, rows []*row) error {
 	})
 }
 
-// newestConnection returns the number of the connection that was opened last, or 0 if none was opened.
+// newestConnection returns the number of the connection that a client has opened last, or 0 if log contains none.
 func newestConnection(log []zkproxy.Record) int {
 	newest := 0
 	for _, r := range log {
@@ -64,7 +64,7 @@ func newestConnection(log []zkproxy.Record) int {
 	return newest
 }
 
-// isTransaction reports whether the servers write the request to their log and sync it.
+// isTransaction reports whether servers write a request with this operation to their log, and sync the log.
 func isTransaction(op zktest.Op) bool {
 	switch op {
 	case zktest.OpCreate, zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpCreateTTL, zktest.OpDelete,

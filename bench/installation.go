@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// installation contains servers, and the contestants that use them.
+// installation contains the running servers, and the contestants that use them.
 type installation struct {
-	// startServers starts servers. It returns their addresses and how they run.
+	// startServers starts n servers. It returns their addresses and the backend that runs them.
 	startServers func(ctx context.Context, n int) (addrs []string, backend string, stop func() error, err error)
 
 	server      *server
@@ -30,7 +30,7 @@ func startServers(ctx context.Context, n int) (addrs []string, backend string, s
 	return e.Addrs(), e.Backend().String(), e.Close, nil
 }
 
-// open starts n servers and all contestants. The caller calls close, also after an error.
+// open starts n servers and all contestants. The caller must call close, even after an error.
 func (b *bench) open(ctx context.Context, n int) error {
 	addrs, backend, stop, err := b.startServers(ctx, n)
 	if err != nil {
@@ -65,7 +65,7 @@ func (b *bench) open(ctx context.Context, n int) error {
 	return nil
 }
 
-// close closes what open has opened.
+// close stops the contestants and servers that open has started.
 func (i *installation) close() error {
 	var err error
 	for _, closeNext := range slices.Backward(i.closers) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// measureJoins measures candidates that join an election without other candidates. The time includes
-// their construction if construct is set.
+// measureJoins measures the time until a candidate that joins an election without other candidates becomes the
+// leader. If construct is true, the time includes the construction of the candidate.
 func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn
@@ -28,7 +28,7 @@ func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error 
 			return took, b.server.waitChildren(ctx, dir, 0)
 		}))
 	}
-	// There are many warm-up rounds, so that Java compiles the code before the rounds that count.
+	// Run many warm-up rounds, so that Java compiles the code before the rounds that this measurement includes.
 	if err := b.interleaveTurns(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
 		return err
 	}
@@ -102,8 +102,8 @@ func (b *bench) measureElections(ctx context.Context, r *row, n, rounds int) err
 	return b.interleaveTurns(ctx, []*row{r}, 1, rounds, b.longPause, turns)
 }
 
-// leadAll lets candidates of session 0 lead the elections at n children of dir. At most concurrentJoins of them join
-// at the same time, because each occupies a thread of kazoo until it leads.
+// leadAll lets candidates of session 0 lead the elections at n children of dir. At most concurrentJoins candidates
+// join at the same time, because in kazoo each candidate occupies a thread until it leads.
 func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duration, error) {
 	const concurrentJoins = 100
 	at, last := now(), int64(0)
@@ -120,9 +120,9 @@ func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duratio
 	return time.Duration(last - at), nil
 }
 
-// measureMassJoins measures the time in which n candidates that join an election at the same time, or contenders for a
-// mutex, are in line: they know their positions and watch their predecessors. The time includes the construction of candidates if construct is set, and always
-// that of contenders.
+// measureMassJoins measures how long n candidates that join an election at the same time, or n contenders for a
+// mutex, need until all are in line: they know their positions and watch their predecessors. The time includes the
+// construction of contenders, and that of candidates if construct is set.
 func (b *bench) measureMassJoins(ctx context.Context, r *row, kind recipe, n, rounds int, construct bool) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn
@@ -135,7 +135,7 @@ func (b *bench) measureMassJoins(ctx context.Context, r *row, kind recipe, n, ro
 	return b.interleaveTurns(ctx, []*row{r}, 1, rounds, b.longPause, turns)
 }
 
-// joinPatience is the maximum duration of the joins of many candidates at the same time.
+// joinPatience limits the time in which many candidates join at the same time.
 const joinPatience = 30 * time.Minute
 
 func (b *bench) joinAll(ctx context.Context, c contestant, kind recipe, n int, construct bool) (time.Duration, error) {
@@ -149,8 +149,8 @@ func (b *bench) joinAll(ctx context.Context, c contestant, kind recipe, n int, c
 	return b.joinCandidates(ctx, c, dir, kind, n, construct)
 }
 
-// joinCandidates lets n candidates join the election at dir at the same time, or contenders the mutex. The sessions are
-// connected. It returns the time until all of them are in line.
+// joinCandidates lets n candidates join the election at dir at the same time, or n contenders the mutex at dir. Their
+// sessions must be connected. It returns the time until all of them are in line.
 func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, kind recipe, n int, construct bool) (time.Duration, error) {
 	before, err := b.server.settledWatches(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, ki
 		c.join(kind, candidate, candidate%sharedSessions, dir)
 	}
 	if _, err := c.queued(); kind == mutex || errors.Is(err, errors.ErrUnsupported) {
-		// The server's watches are the only sign that candidates are in line.
+		// Only the number of watches on the server shows that these candidates are in line.
 		err := b.server.waitWatches(ctx, before+n-1)
 		return time.Duration(now() - at), err
 	}

@@ -55,7 +55,7 @@ type electionEntry struct {
 }
 
 func (e electionEntry) acquire(queued func()) error {
-	// The result is ignored, because the final status contains the error.
+	// ElectLeader's result is ignored, because the final status contains the error.
 	e.candidacies.Go(func() { e.election.ElectLeader() })
 	first := true
 	for status := range e.election.Status() {
@@ -67,7 +67,7 @@ func (e electionEntry) acquire(queued func()) error {
 		case status.Err != nil:
 			return status.Err
 		case status.Role == leaderelection.Leader && status.Leadership.Token() == 0:
-			return errors.New("the leadership has no token")
+			return errors.New("the leadership has no fencing token")
 		case status.Role == leaderelection.Leader:
 			return nil
 		}
@@ -88,7 +88,7 @@ func (e *mutexEntry) acquire(func()) error {
 		return err
 	}
 	if e.hold.Token() == 0 {
-		return errors.New("the hold has no token")
+		return errors.New("the hold of the lock has no fencing token")
 	}
 	return nil
 }

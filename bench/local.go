@@ -18,18 +18,18 @@ import (
 // localContestant is a contestant in this process.
 type localContestant struct {
 	title string
-	// sessions contains the open connections.
+	// sessions contains the open sessions, by number.
 	sessions
 	implementation implementation
-	// background contains the goroutines of the implementation, which must stop soon after the
-	// sessions were closed. It is nil if the implementation does not guarantee that.
+	// background contains the goroutines of the implementation, which must return soon after the sessions were
+	// closed. It is nil for implementations that do not guarantee this.
 	background *sync.WaitGroup
-	// countsQueued is set if entries report that they are in line.
+	// countsQueued is set if entries report when they are in line.
 	countsQueued bool
 
 	generation *generation
-	updates    chan error   // receives a value from the cache of watchCache for each write
-	leaving    atomic.Int64 // the number of candidates that must leave when they become the head
+	updates    chan error   // receives a value from the cache of watchCache for each write of the znode cachedName
+	leaving    atomic.Int64 // the number of candidates that must leave as soon as they become the head of the queue
 
 	mu       sync.Mutex
 	prepared map[int]entry // constructed candidates that have not joined yet
@@ -41,7 +41,7 @@ type implementation struct {
 	newEntry     func(r recipe, conn *zk.Conn, dir string) (entry, error)
 	newOperation func(o operation, conn *zk.Conn, dir string) (repeated, error)
 	fillCache    func(conn *zk.Conn, dir string, n int) (time.Duration, error)
-	// watchCache fills a cache of dir. The cache sends to updates after each write of cachedName.
+	// watchCache fills a cache of dir. The cache sends a value to updates after each write of the znode cachedName.
 	watchCache func(conn *zk.Conn, dir string, updates chan<- error) error
 }
 
@@ -55,7 +55,7 @@ type entry interface {
 	release() error
 }
 
-// generation contains the goroutines of the candidates since the last reset.
+// generation contains the goroutines of the candidates that have joined since the last reset.
 type generation struct {
 	events  *events
 	running sync.WaitGroup
@@ -122,8 +122,8 @@ func (l *localContestant) join(r recipe, candidate, session int, dir string) {
 	})
 }
 
-// acquire acquires the leadership or the lock for a candidate. If leaveNext requires that, the
-// candidate leaves immediately.
+// acquire acquires the leadership or the lock for a candidate. The candidate then leaves immediately if leaveNext has
+// requested this.
 func (l *localContestant) acquire(g *generation, candidate int, e entry) error {
 	if err := e.acquire(func() { g.queued.Add(1) }); err != nil {
 		return err
@@ -165,9 +165,9 @@ func (l *localContestant) queued() (int, error) {
 	return int(l.generation.queued.Load()), nil
 }
 
-// stopPatience is the maximum time for which reset waits for candidates whose sessions were closed.
-// Candidates that have not stopped are abandoned: if requests are in flight during Close, the client
-// library can block without a notification of the watches.
+// stopPatience is how long reset waits for candidates whose sessions were closed. It abandons candidates that have
+// not returned by then: if requests are in flight during Close, the client library can block without notifying the
+// watches.
 const stopPatience = 3 * time.Second
 
 func (l *localContestant) reset() error {
@@ -188,7 +188,8 @@ func (l *localContestant) reset() error {
 
 func (l *localContestant) close() error { return l.reset() }
 
-// waitTimeout reports whether all goroutines of wg return within limit.
+// waitTimeout waits until all goroutines of wg have returned, but not longer than limit. It reports whether they have
+// returned.
 func waitTimeout(wg *sync.WaitGroup, limit time.Duration) bool {
 	done := make(chan struct{})
 	go func() {

@@ -22,13 +22,14 @@ import (
 
 var lossCandidates = flag.Int("loss.candidates", 600, "`number` of candidates in the simulation of the loss of a server")
 
-// lossGroup is the number of candidates of each election, and of each connection.
+// lossGroup is the number of candidates in each election, and the number on each connection.
 const lossGroup = 100
 
-// TestServerLoss_PrintsRequests simulates the loss of one of three servers in fake time, and prints what the
-// other servers receive then. A leader must not be replaced while its session continues, each election must have
-// one leader afterwards, and a candidate must not cost more requests than those that set its watches again.
-func TestServerLoss_PrintsRequests(t *testing.T) {
+// TestServerLoss_KeepsLeadersOfOpenSessions simulates the loss of one of three servers in fake time, and prints the
+// requests that the other servers then receive. The test requires that no leader whose session continues is replaced,
+// that each election has one leader afterwards, and that an affected candidate sends no more requests than it needs
+// to set its watches again.
+func TestServerLoss_KeepsLeadersOfOpenSessions(t *testing.T) {
 	for _, leader := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leader=%v", leader), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { simulateLoss(t, *lossCandidates, leader) })
@@ -36,7 +37,7 @@ func TestServerLoss_PrintsRequests(t *testing.T) {
 	}
 }
 
-// fleet counts what candidates report.
+// fleet counts the changes of role that all candidates report.
 type fleet struct {
 	leaders, suspended, suspensions, terms, failures atomic.Int64
 	running                                          sync.WaitGroup
@@ -87,7 +88,7 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 	f := &fleet{}
 	var elections []*leaderelection.Election
 	for i := range candidates {
-		// The candidates of an election have different connections, if there are enough.
+		// The candidates of an election use different connections, if there are enough connections.
 		path := fmt.Sprintf("/election-%05d", i%groups)
 		election, err := leaderelection.NewElection(conns[(i/groups+i)%groups], path,
 			leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(sessionTimeout))
@@ -124,7 +125,8 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 	reads := log.Requests().Filter(func(x zktest.Entry) bool { return !isTransaction(x.Op) })
 	require.Less(t, len(reads), (4*lossGroup+20)*affected, "requests grow with the number of affected candidates")
 
-	// If a connection is closed while it sends requests, the client library can block forever.
+	// Resign before the connections are closed: if a connection is closed while it sends requests, the client library
+	// can block forever.
 	for _, election := range slices.Backward(elections) {
 		require.NoError(t, election.Resign())
 	}

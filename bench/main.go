@@ -15,7 +15,7 @@ import (
 	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // registers Docker, for machines without the Debian package
 )
 
-// settings are the values of the flags, and the durations that -quick changes.
+// settings contains the values of the flags, and durations that the flag -quick changes.
 type settings struct {
 	rounds     int
 	candidates int
@@ -31,10 +31,10 @@ type settings struct {
 
 	record, compare string // the names of files with recordings
 	curve           string
-	patience        time.Duration // the longest time for one size of a curve
+	patience        time.Duration // the maximum expected time for one size of a curve
 
 	peers *regexp.Regexp // matches the names of the other libraries that are measured
-	// bounds is set if the shortest loops that verify their turn are measured too.
+	// bounds is set if the verified baselines are measured as well.
 	bounds bool
 	busy   bool
 
@@ -44,10 +44,11 @@ type settings struct {
 	period           benchmark.Period
 	idle             time.Duration // how long idle connections are observed
 
-	footprint, waiting, addr, heapProfile string // settings of the process that measures its memory
+	footprint, waiting, addr, heapProfile string // settings of the process that measures its own memory
 }
 
-// maxDelay is the longest delay of a message. It is far below the session timeout.
+// maxDelay is the maximum of -delay. It is far below the session timeout, so that delays do not cause sessions to
+// expire.
 const maxDelay = sessionTimeout / 20
 
 func parseFlags() (settings, error) {
@@ -93,7 +94,7 @@ func parseFlags() (settings, error) {
 		}
 	}
 	if s.curve != "" && *peers == "" {
-		*peers = "^" + zkLockName + "$" // no other library than zk.Lock is measured
+		*peers = "^" + zkLockName + "$" // of the other libraries, measure only zk.Lock
 	}
 	if s.rounds < 1 || s.candidates < 4 {
 		return s, errors.New("-rounds must be 1 or more, and -candidates 4 or more")
@@ -117,7 +118,7 @@ var shortRows = []string{
 	"^counter.*8", "^queue.*8", "^cache", "^goroutines", "^memory, (live|resident per)",
 }
 
-// applyShort changes the settings as the flag -short requires.
+// applyShort changes the settings that the flag -short implies.
 func (s *settings) applyShort() {
 	s.rounds, s.candidates, s.elections, s.passes, s.warmJoins = 40, 500, 1000, 2, 20
 	s.longPause, s.warmPeriods = 100*time.Millisecond, 1

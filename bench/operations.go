@@ -27,7 +27,7 @@ const (
 	operationQueue operation = "queue"
 )
 
-// repeated is an operation of one session.
+// repeated is an operation that one session repeats.
 type repeated struct {
 	run   func() error
 	close func() error
@@ -40,7 +40,7 @@ type completions struct{ counted, total int }
 // itemSize is the size of the data of a queue item in bytes.
 const itemSize = 100
 
-// countCompletions counts the completions in a period that started at start.
+// countCompletions counts the times in a period that started at start. Each time is that of a completed operation.
 func countCompletions(start int64, times []int64, p benchmark.Period) completions {
 	c := completions{total: len(times)}
 	for _, at := range times {
@@ -95,9 +95,9 @@ func (p *process) repeat(o operation, n int, dir string, period benchmark.Period
 
 func closeNothing() error { return nil }
 
-// newBaselineOperation returns the operation of the baseline. Its add reads and writes the counter, so
-// it loses concurrent additions. An item of a queue costs it a create, a read and a delete; every
-// session takes its own items.
+// newBaselineOperation returns the operation of the baseline. Adding to a counter is a read and a write, so
+// concurrent additions are lost. An item of a queue needs a create, a read and a delete, and every session takes only
+// its own items.
 func newBaselineOperation(o operation, conn *zk.Conn, dir string) (repeated, error) {
 	if o == operationAdd {
 		return repeated{func() error {
@@ -201,7 +201,7 @@ func (s *server) readCounter(dir string) (int, error) {
 		return sum, nil
 	}
 	if len(data) != 8 {
-		return 0, fmt.Errorf("the counter has %d bytes", len(data))
+		return 0, fmt.Errorf("the counter has %d bytes, which are neither a text nor an integer of 8 bytes", len(data))
 	}
 	return int(binary.BigEndian.Uint64(data)), nil
 }

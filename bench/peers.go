@@ -24,12 +24,12 @@ const (
 	kazooName   = "kazoo"
 	curatorName = "Curator"
 
-	// maxKazooCandidates is small because each waiting kazoo Lock occupies a thread.
+	// maxKazooCandidates is small, because each waiting Lock of kazoo occupies a thread.
 	maxKazooCandidates   = 100
 	maxCuratorCandidates = 1 << 20
 )
 
-// unavailable lists the implementations that cannot be installed.
+// unavailable contains the implementations that no package provides, with the reasons.
 var unavailable = []absentContestant{{
 	"Comcast go-leaderelection",
 	"github.com/Comcast/go-leaderelection is not available from the Go module proxy, so this module cannot require it",
@@ -40,7 +40,7 @@ var unavailable = []absentContestant{{
 func (b *bench) startContestants(ctx context.Context, addr string, timeout time.Duration) ([]contestant, []absentContestant) {
 	all := []contestant{newBaseline(addr, timeout), newLibrary(addr, timeout)}
 	if b.bounds {
-		all = append(all, newBound(verifiedName, addr, timeout), newBound(tokenName, addr, timeout))
+		all = append(all, newVerifiedBaseline(verifiedName, addr, timeout), newVerifiedBaseline(tokenName, addr, timeout))
 	}
 	if b.peers.MatchString(zkLockName) {
 		all = append(all, newZKLock(addr, timeout))
@@ -71,7 +71,7 @@ func closeContestants(all []contestant) error {
 	return err
 }
 
-// startKazoo starts kazoo with the first Python on the PATH that has it.
+// startKazoo starts the program for kazoo with the first Python on the PATH that has kazoo installed.
 func startKazoo(ctx context.Context, addr, dir string, timeout time.Duration) (*process, error) {
 	source := filepath.Join(dir, "kazoo_peer.py")
 	if err := os.WriteFile(source, kazooSource, 0o644); err != nil {
@@ -95,7 +95,7 @@ var curatorJars = []string{
 	"/usr/share/java/slf4j-nop.jar",
 }
 
-// startCurator compiles and starts the Java program.
+// startCurator compiles and starts the Java program for Curator.
 func startCurator(ctx context.Context, addr, dir string, timeout time.Duration) (*process, error) {
 	for _, jar := range curatorJars {
 		if _, err := os.Stat(jar); err != nil {

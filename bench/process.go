@@ -49,13 +49,13 @@ type process struct {
 	calling sync.Mutex // held while a command is sent and its response is received
 }
 
-// responseTimeout is the maximum duration of a command.
+// responseTimeout limits the time until a contestant responds to a command.
 const responseTimeout = 30 * time.Second
 
 // maxResponse is the maximum length of a response: the times of half a million locks.
 const maxResponse = 32 << 20
 
-// startProcess starts cmd and waits until it is ready.
+// startProcess starts cmd, and waits until the process reports that it is ready.
 func startProcess(title string, limit int, cmd *exec.Cmd) (*process, error) {
 	if !sharedClock {
 		return nil, errors.New("processes have a common clock only on Linux")
@@ -80,7 +80,7 @@ func startProcess(title string, limit int, cmd *exec.Cmd) (*process, error) {
 	ready, err := p.receive()
 	version, ok := strings.CutPrefix(ready, "ready ")
 	if err == nil && !ok {
-		err = fmt.Errorf("unexpected output %q", ready)
+		err = fmt.Errorf("the first line of the output is %q, not ready and the version", ready)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.close())
@@ -112,7 +112,7 @@ func (p *process) readOutput(out io.Reader) {
 	}
 }
 
-// receive waits for a response.
+// receive waits for the response to the last command, and returns it.
 func (p *process) receive() (string, error) {
 	limit := time.NewTimer(responseTimeout)
 	defer limit.Stop()

@@ -107,13 +107,13 @@ func (q *queue) addCandidates(ctx context.Context, n int) error {
 // waitSize waits until the queue has n candidates.
 func (q *queue) waitSize(ctx context.Context, n int) error {
 	if err := q.server.waitChildren(ctx, q.dir, n); err != nil {
-		return fmt.Errorf("%w%s", err, failure(q.contestant))
+		return fmt.Errorf("%w%s", err, failureText(q.contestant))
 	}
 	return nil
 }
 
-// failure describes the failure of a candidate, if one has failed.
-func failure(c contestant) string {
+// failureText returns a text about the failure of a candidate, or "" if no candidate has failed.
+func failureText(c contestant) string {
 	select {
 	case err := <-c.failures():
 		return fmt.Sprintf(" (a candidate has failed: %v)", err)
@@ -122,7 +122,7 @@ func failure(c contestant) string {
 	}
 }
 
-// waitAcquisition waits until a candidate of c leads or holds a lock.
+// waitAcquisition waits until a candidate of c becomes the leader or acquires a lock.
 func waitAcquisition(ctx context.Context, c contestant) (acquisition, error) {
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
@@ -130,19 +130,20 @@ func waitAcquisition(ctx context.Context, c contestant) (acquisition, error) {
 	case a := <-c.acquisitions():
 		return a, nil
 	case <-limit.C:
-		return acquisition{}, fmt.Errorf("no candidate has become the head of the queue%s", failure(c))
+		return acquisition{}, fmt.Errorf("no candidate has become the head of the queue%s", failureText(c))
 	case <-ctx.Done():
 		return acquisition{}, ctx.Err()
 	}
 }
 
-// departure is the time just before the head left, or the session of the head was closed.
+// departure contains the time just before the head of the queue left, or just before its session was closed.
 type departure struct {
 	at  int64
 	err error
 }
 
-// removeHead requests that the head leaves, or closes its session. It does not wait.
+// removeHead makes the head of the queue leave, or closes its session, without waiting. The returned channel receives
+// the time.
 func (q *queue) removeHead(disconnect bool) <-chan departure {
 	departed := make(chan departure, 1)
 	head, session := q.head, q.sessionOf[q.head]
@@ -220,8 +221,8 @@ func (q *queue) replaceHeads(ctx context.Context, n int, rejoin bool) (time.Dura
 	return time.Duration(last.at - d.at), q.waitSize(ctx, size)
 }
 
-// empty removes the last candidate of the queue.
-func (q *queue) empty(ctx context.Context) error {
+// removeLast lets the only candidate that remains leave the queue.
+func (q *queue) removeLast(ctx context.Context) error {
 	d := <-q.removeHead(false)
 	q.head = -1
 	if d.err != nil {

@@ -27,32 +27,32 @@ type recording struct {
 	rows   []samples
 }
 
-// The keys of the configuration in a recording. Times and rates are not comparable if the value of one of
-// machineKeys differs.
+// The keys of the configuration in a recording. Times and rates of two recordings are not comparable if the value of
+// a key in machineKeys differs.
 const (
 	keyCommit = "commit"
 	keyDate   = "date"
-	keyOthers = "others" // the number of cores that other programs used, at most, in one row
+	keyOthers = "others" // the greatest number of cores that other programs used in one row
 )
 
 var machineKeys = []string{"goos-goarch", "cpu", "cpus", "go", "zookeeper", "delay"}
 
-// recordedUnits are the units in recordings.
+// recordedUnits maps the units of rows to the units in recordings.
 var recordedUnits = map[unit]string{
 	unitMillis: "multiple", unitRate: "share", unitKiB: "KiB", unitPerMinute: "per-minute", unitNumber: "number",
 }
 
-// isRelative reports whether the values are multiples of those of the baseline.
+// isRelative reports whether the values are multiples of the baseline's values.
 func (s samples) isRelative() bool {
 	return s.unit == recordedUnits[unitMillis] || s.unit == recordedUnits[unitRate]
 }
 
-// recordedPerHalf is the number of values of each half if there are many rounds: these values are medians of
-// consecutive rounds.
+// recordedPerHalf is the number of values that a recording contains for each half of the rounds, if there are many
+// rounds. Each value is then the median of consecutive rounds.
 const recordedPerHalf = 10
 
-// samples returns the values of this library as they are recorded. It returns false if there are none, or
-// if they are withheld.
+// samples returns the values of this library as a recording contains them. It returns false if there are no values,
+// or if the row is withheld because other programs disturbed it.
 func (r *row) samples() (samples, bool) {
 	s := samples{name: r.Name, unit: recordedUnits[r.Unit]}
 	if _, ok := r.result(libraryName); !ok || r.Missing[libraryName] != "" {
@@ -94,7 +94,7 @@ func newRecording(ctx context.Context, r *report, at time.Time) recording {
 	}
 	machine := r.Environment.Machine
 	rec.config = map[string]string{
-		keyCommit: commit(ctx), keyDate: at.UTC().Format(time.DateOnly),
+		keyCommit: describeCommit(ctx), keyDate: at.UTC().Format(time.DateOnly),
 		"goos-goarch": machine.Platform, "cpu": machine.Processor, "cpus": strconv.Itoa(machine.CPUs), "go": machine.Go,
 		"zookeeper": r.Environment.ZooKeeper, "delay": r.Delay,
 	}
@@ -104,8 +104,8 @@ func newRecording(ctx context.Context, r *report, at time.Time) recording {
 	return rec
 }
 
-// commit describes the commit of the working directory, with the suffix "-dirty" if files differ from it.
-func commit(ctx context.Context) string {
+// describeCommit describes the commit of the working directory, with the suffix "-dirty" if files differ from it.
+func describeCommit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
 		return "unknown"
@@ -113,9 +113,9 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// describeDifference describes why times and rates of the recordings are not comparable: how the machines, or what
-// is installed on them, differ, and whether other programs disturbed the earlier one. It returns "" if they
-// are comparable.
+// describeDifference describes why times and rates of two recordings are not comparable: because the machines or the
+// installed software differ, or because other programs disturbed the earlier recording. It returns "" if they are
+// comparable.
 func (r recording) describeDifference(now recording) string {
 	var differences []string
 	if others, err := strconv.ParseFloat(r.config[keyOthers], 64); err != nil || (benchmark.Others{Cores: others}).Disturb() {

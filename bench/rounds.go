@@ -29,7 +29,7 @@ type contestantTurn struct {
 	measure    func(ctx context.Context) ([]float64, error)
 }
 
-// newTurn returns a turn that measures a duration.
+// newTurn returns a turn whose only value is the duration that measure returns, in ms.
 func newTurn(c contestant, measure func(ctx context.Context) (time.Duration, error)) contestantTurn {
 	return contestantTurn{c.name(), func(ctx context.Context) ([]float64, error) {
 		took, err := measure(ctx)
@@ -43,7 +43,7 @@ func newTurn(c contestant, measure func(ctx context.Context) (time.Duration, err
 func (b *bench) interleaveTurns(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns []contestantTurn) error {
 	turns = slices.Clone(turns)
 	for round := -warmups; round < rounds; round++ {
-		runtime.GC() // a collection now does not start during a turn
+		runtime.GC() // collect garbage now, so that no collection starts during a turn
 		b.random.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
 		var remaining []contestantTurn
 		for _, t := range turns {
@@ -75,8 +75,8 @@ func addValues(rows []*row, contestant string, values []float64) {
 	}
 }
 
-// exclude records that a contestant has failed in these rows. It returns an error if the run cannot
-// continue: without the baseline, or if ctx is done.
+// exclude records that a contestant has failed in these rows. It returns an error if the run cannot continue: if the
+// contestant is the baseline, or if ctx is done.
 func (b *bench) exclude(ctx context.Context, rows []*row, contestant string, err error) error {
 	if contestant == baselineName || ctx.Err() != nil {
 		return fmt.Errorf("%s: %s: %w", rows[0].Name, contestant, err)
@@ -88,7 +88,8 @@ func (b *bench) exclude(ctx context.Context, rows []*row, contestant string, err
 	return nil
 }
 
-// eligibleContestants returns the contestants that can have n candidates, and records the others in rows.
+// eligibleContestants returns the contestants that support n candidates, and records in rows why the other
+// contestants are missing.
 func (b *bench) eligibleContestants(rows []*row, contestants []contestant, n int) []contestant {
 	var eligible []contestant
 	for _, c := range contestants {
@@ -103,7 +104,7 @@ func (b *bench) eligibleContestants(rows []*row, contestants []contestant, n int
 	return eligible
 }
 
-// connectSessions opens the sessions 0 to n-1.
+// connectSessions opens the sessions 0 to n-1 of a contestant.
 func connectSessions(c contestant, n int) error {
 	for session := range n {
 		if err := c.connect(session); err != nil {

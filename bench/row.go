@@ -29,17 +29,17 @@ type row struct {
 	Goal goal   `json:"goal,omitzero"`
 	// Values contains the values of all rounds, by contestant.
 	Values map[string][]float64 `json:"values"`
-	// Missing contains the reason why a contestant has no values.
+	// Missing contains the reason why a contestant has no values, by contestant.
 	Missing map[string]string `json:"missing,omitempty"`
-	// Details contains additional text about the values of a contestant.
+	// Details contains an additional text about the values of a contestant, by contestant.
 	Details map[string]string `json:"details,omitempty"`
-	// Others is what other programs used while the row was measured, in the pass in which they used the
-	// most processor time. It is nil if it is unknown.
+	// Others describes what other programs used while the row was measured, in the pass in which they used the most
+	// processor time. It is nil if this is unknown.
 	Others *benchmark.Others `json:"others,omitempty"`
 
-	// quantile selects the value that is compared, from the best values to the worst.
+	// quantile selects the value by which contestants are compared: 0 is the best of the values, and 1 the worst.
 	quantile float64
-	// allowBusy is set if the row has results although other programs disturbed it.
+	// allowBusy is set if the row shows results even if other programs disturbed them.
 	allowBusy bool
 }
 
@@ -85,7 +85,7 @@ func (r *row) otherPrograms() string {
 	}
 }
 
-// roundCount returns the greatest number of values that a contestant has.
+// roundCount returns the number of values of the contestant that has the most.
 func (r *row) roundCount() int {
 	n := 0
 	for _, values := range r.Values {
@@ -94,8 +94,8 @@ func (r *row) roundCount() int {
 	return n
 }
 
-// comparedValue returns the one of the values by which contestants are compared: the median, or another
-// quantile that counts from the best value; of rates the best is the greatest.
+// comparedValue returns the value by which contestants are compared: the median, or another quantile counted from the
+// best value. The best rate is the greatest, and the best value of any other unit is the least.
 func (r *row) comparedValue(values []float64) float64 {
 	if r.Unit == unitRate {
 		return benchmark.Quantile(values, 1-r.quantile)
@@ -111,8 +111,8 @@ func (r *row) baseValue() float64 {
 	return 1
 }
 
-// result returns the value of a contestant as it is printed. It returns false if there are no values, or
-// if they are withheld.
+// result returns the value of a contestant as the table shows it. It returns false if there are no values, or if the
+// row is withheld because other programs disturbed it.
 func (r *row) result(contestant string) (value float64, ok bool) {
 	values := r.Values[contestant]
 	if len(values) == 0 || r.isWithheld() || r.isRelative() && len(r.Values[baselineName]) == 0 {

@@ -18,9 +18,10 @@ func newTestRow(u unit, g goal, values map[string][]float64) *row {
 	return r
 }
 
-// TestRow_PrintsMultiplesOfTheBaseline checks that values are not divided by the baseline when their unit is
-// absolute, that the baseline is printed in its unit, and that a quantile does not count from the worst value.
-func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
+// TestRow_PrintsMultiplesOfBaseline checks that a row prints values as multiples of the baseline unless their unit is
+// absolute, prints the baseline itself in its unit, and uses the best values for quantile 0 also if greater values
+// are better.
+func TestRow_PrintsMultiplesOfBaseline(t *testing.T) {
 	values := map[string][]float64{baselineName: {1, 2, 3}, libraryName: {3, 2, 4}}
 	r := newTestRow(unitMillis, goal{}, values)
 	require.Equal(t, "2.00 (1.50–2.50)", r.formatCell(baselineName))
@@ -42,9 +43,9 @@ func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
 		"a row without a baseline has no multiples")
 }
 
-// TestRow_ComparesWithGoal checks that a goal counts as met exactly when the printed value meets it, and that
-// rates have no maximum.
-func TestRow_ComparesWithGoal(t *testing.T) {
+// TestRow_ReportsWhetherGoalIsMet checks that a row reports its goal as met exactly if the rounded value that it
+// prints meets the goal, and that a rate may be arbitrarily high.
+func TestRow_ReportsWhetherGoalIsMet(t *testing.T) {
 	verdict := func(u unit, limitValue, baseline, library float64) string {
 		return newTestRow(u, limitGoal(limitValue), map[string][]float64{baselineName: {baseline}, libraryName: {library}}).verdict()
 	}
@@ -60,9 +61,10 @@ func TestRow_ComparesWithGoal(t *testing.T) {
 	require.Empty(t, newTestRow(unitNumber, goal{}, nil).verdict())
 }
 
-// TestRow_WithholdsDisturbedTimes checks that a time or rate has no result when other programs used a core,
-// unless the option overrides that, and that counts, which do not depend on the load, are printed.
-func TestRow_WithholdsDisturbedTimes(t *testing.T) {
+// TestRow_OmitsTimesDisturbedByOtherPrograms checks that a row prints no time or rate if other programs used a
+// processor core during the measurement, unless allowBusy is set. Counts, which do not depend on the load, are always
+// printed.
+func TestRow_OmitsTimesDisturbedByOtherPrograms(t *testing.T) {
 	values := map[string][]float64{baselineName: {1}, libraryName: {1}}
 	r := newTestRow(unitMillis, limitGoal(1.15), values)
 	require.Equal(t, "?", r.otherPrograms())
@@ -84,19 +86,19 @@ func TestRow_WithholdsDisturbedTimes(t *testing.T) {
 	require.Equal(t, "≤ 1 met", count.verdict())
 }
 
-// TestRow_ComparesWithPeers checks that the baseline does not count as a peer, and that greater rates and
-// smaller times are better.
-func TestRow_ComparesWithPeers(t *testing.T) {
+// TestRow_ReportsWhetherLibraryBeatsPeers checks that a row compares this library with the other libraries but not
+// with the baseline, and that greater rates and smaller times win.
+func TestRow_ReportsWhetherLibraryBeatsPeers(t *testing.T) {
 	values := map[string][]float64{baselineName: {1}, libraryName: {2}, zkLockName: {3}, kazooName: {4}}
 	require.Equal(t, "best: met", newTestRow(unitMillis, beatPeers, values).verdict())
 	require.Equal(t, "best: MISSED, after kazoo, zk.Lock", newTestRow(unitRate, beatPeers, values).verdict())
 	require.Equal(t, "best", newTestRow(unitRate, beatPeers, nil).verdict())
 }
 
-// TestInterleave_ExcludesContestantsThatFail checks that a contestant that failed loses all of its values and
-// does not participate again, that warm-up rounds do not count, and that a contestant that lacks a recipe
-// does not count as failed.
-func TestInterleave_ExcludesContestantsThatFail(t *testing.T) {
+// TestInterleaveTurns_ExcludesContestantsThatFail checks that a contestant whose measurement fails loses all of its
+// values and takes no further turns, that warm-up rounds are not recorded, and that a contestant that does not
+// support a recipe is not reported as failed.
+func TestInterleaveTurns_ExcludesContestantsThatFail(t *testing.T) {
 	calls := map[string]int{}
 	always := func(name string, values []float64, err func(call int) error) contestantTurn {
 		return contestantTurn{name, func(context.Context) ([]float64, error) {

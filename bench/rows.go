@@ -12,10 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// mediumQueue is the number of candidates with which every contestant is measured.
+// mediumQueue is the number of candidates in measurements of all contestants. kazoo supports no more than that.
 const mediumQueue = 100
 
-// measurement measures rows together.
+// measurement measures several rows together.
 type measurement struct {
 	rows    []*row
 	measure func(ctx context.Context) error
@@ -92,7 +92,7 @@ func (b *bench) handOverMeasurements() []measurement {
 }
 
 func (b *bench) successionMeasurements() []measurement {
-	const successions = 100 // successions in a row, in each round
+	const successions = 100 // the number of successions that follow one another in each round
 	rounds := max(2, b.rounds/8)
 	large := func(when string, joining bool) measurement {
 		r := newRow(fmt.Sprintf("immediate resignations, %d candidates, %s", b.candidates, when), unitMillis, limitGoal(1.5))
@@ -141,8 +141,8 @@ func (b *bench) lockMeasurements() []measurement {
 	add(lockingPattern{sessions: 1, locks: 1}, "1 contender", limitGoal(1.15), goal{}, withoutHandOver)
 	add(lockingPattern{sessions: 8, locks: 1}, "8 contenders", limitGoal(0.85), beatPeers, everything)
 	add(lockingPattern{sessions: 64, locks: 1}, "64 contenders", limitGoal(0.85), beatPeers, everything)
-	// The rate is not shown for sessions that hold their locks, because it mostly depends on the time
-	// for which they do so.
+	// Rows of sessions that hold their locks for some time show no rate, because the rate mostly depends on that
+	// time.
 	withoutRate := func(r contentionRows) []*row { return []*row{r.handOver, r.cpu, r.client, r.server} }
 	for _, held := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
 		for _, n := range []int{2, 8, 64} {
@@ -264,9 +264,9 @@ func (b *bench) measureAll(ctx context.Context) error {
 	return nil
 }
 
-// observeOthers calls measure, and returns what other programs used during the call. It returns nil if
-// that is unknown: on other systems than Linux, and if the server runs in a container, whose processes are
-// not descendants of this one.
+// observeOthers calls measure, and returns what other programs used during the call. It returns nil if that is
+// unknown: on systems other than Linux, and if the server runs in a container, whose processes are not descendants of
+// this process.
 func (b *bench) observeOthers(measure func() error) (*benchmark.Others, error) {
 	if b.backend == ensemble.Docker.String() {
 		return nil, measure()
@@ -283,8 +283,7 @@ func (b *bench) observeOthers(measure func() error) (*benchmark.Others, error) {
 	return &others, nil
 }
 
-// requireQuiet returns an error if rows whose results are times or rates are selected, and other programs
-// use the processor.
+// requireQuiet returns an error if other programs use the processor and a selected row contains times or rates.
 func (b *bench) requireQuiet(ctx context.Context) error {
 	relative := func(m measurement) bool { return slices.ContainsFunc(b.selectedRows(m), (*row).isRelative) }
 	if b.busy || !slices.ContainsFunc(b.measurements(), relative) {

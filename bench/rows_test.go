@@ -37,9 +37,10 @@ func newTestBench(t *testing.T, only string) *bench {
 	return b
 }
 
-// TestMeasureAll_MeasuresEveryRow checks that every row can be measured, and that no row lacks a contestant.
-// Memory is not measured, because that runs the program again; TestMeasureRequests_OnePerSuccession measures
-// requests, because that starts the contestants in other languages.
+// TestMeasureAll_MeasuresEveryRow checks that measureAll measures every row for every contestant that supports its
+// recipe. Memory is excluded, because its measurement starts this program again. Requests are excluded, because their
+// measurement starts the contestants in other languages; TestMeasureRequests_CountsOnlyRequestsOfSuccessions covers
+// them.
 func TestMeasureAll_MeasuresEveryRow(t *testing.T) {
 	b := newTestBench(t, "^(first|second|join|leading|election|mutex|immediate|locks|hand-over|processor time per lock, client, |counter|queue|cache)")
 	require.NoError(t, b.measureAll(t.Context()))
@@ -62,17 +63,18 @@ func TestMeasureAll_MeasuresEveryRow(t *testing.T) {
 	require.Len(t, b.results, 49)
 }
 
-// TestShortRows_MatchRows checks that each name in shortRows, the rows of the flag -short, matches a row.
-func TestShortRows_MatchRows(t *testing.T) {
+// TestShortRows_MatchExistingRows checks that each pattern of shortRows, which selects the rows of the flag -short,
+// matches a row.
+func TestShortRows_MatchExistingRows(t *testing.T) {
 	for _, pattern := range shortRows {
 		b := &bench{settings: settings{only: regexp.MustCompile(pattern)}}
 		require.True(t, slices.ContainsFunc(b.measurements(), func(m measurement) bool { return len(b.selectedRows(m)) > 0 }), pattern)
 	}
 }
 
-// TestMeasureRequests_OnePerSuccession checks that the baseline sends one request per succession, and that
-// messages between successions do not count.
-func TestMeasureRequests_OnePerSuccession(t *testing.T) {
+// TestMeasureRequests_CountsOnlyRequestsOfSuccessions checks that the baseline sends one request when a candidate
+// succeeds the leader, and that requests between two successions are not counted.
+func TestMeasureRequests_CountsOnlyRequestsOfSuccessions(t *testing.T) {
 	b := newTestBench(t, "")
 	requests, watches := newRow("requests", unitNumber, goal{}), newRow("watches", unitNumber, goal{})
 	for _, pause := range []time.Duration{0, time.Millisecond} {
@@ -85,9 +87,9 @@ func TestMeasureRequests_OnePerSuccession(t *testing.T) {
 	require.Equal(t, "delete 1.00", requests.Details[baselineName])
 }
 
-// TestMeasureIdle_CountsOnlyLeases checks that the rows do not contain transactions of idle candidates of
-// contestants without leases, and contain those that renew the lease of this library's leader.
-func TestMeasureIdle_CountsOnlyLeases(t *testing.T) {
+// TestMeasureIdle_CountsOnlyLeaseRenewals checks that measureIdle counts no transactions for idle candidates of
+// libraries without leases, and counts those with which the leader of this library renews its lease.
+func TestMeasureIdle_CountsOnlyLeaseRenewals(t *testing.T) {
 	b := newTestBench(t, "")
 	rows := []*row{newRow("leader", unitPerMinute, goal{}), newRow("second", unitPerMinute, goal{}), newRow("third", unitPerMinute, goal{})}
 	require.NoError(t, b.measureIdle(t.Context(), rows))

@@ -13,20 +13,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// server is the benchmark's access to the ZooKeeper server, or to the servers of an ensemble, in a
-// separate session.
+// server is a separate session in which the benchmark prepares znodes and reads metrics, on a ZooKeeper server or on
+// all servers of an ensemble.
 type server struct {
 	addr string // the addresses of all servers, separated by commas
-	pid  int    // the process ID of the server; 0 if it is not a child process
+	pid  int    // the process ID of the server; 0 if the server is not a child process
 	conn *zk.Conn
 
 	asked int // the number of calls of metric, which Apache's server counts as requests
 }
 
-// serverClass is the main class of the server.
+// serverClass is the main class of a ZooKeeper server, by which findChild finds its process.
 const serverClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
-// connectServer connects to the first server of an address list.
+// connectServer connects to the first server of a list of addresses.
 func connectServer(addr string) (*server, error) {
 	first, _, _ := strings.Cut(addr, ",")
 	conn, err := dial(first, sessionTimeout)
@@ -64,7 +64,8 @@ func (s *server) newDirWith(n int, data []byte) (string, error) {
 	return dir, err
 }
 
-// poll calls done at the given interval until it returns true or an error, at most for limit.
+// poll calls done at the given interval until done returns true or an error, or until limit has passed. what names
+// the awaited condition in errors.
 func poll(ctx context.Context, what string, limit, interval time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -107,7 +108,7 @@ func (s *server) waitWatches(ctx context.Context, n int) error {
 	})
 }
 
-// settledWatches waits until the number of watches has been constant for a while, and returns it.
+// settledWatches waits until the number of watches has been constant for a while, and returns the number.
 func (s *server) settledWatches(ctx context.Context) (count int, err error) {
 	const required = 3
 	count, same := -1, 0
@@ -136,13 +137,13 @@ func (s *server) requests() (int, error) {
 		return 0, err
 	}
 	second, err := s.metric(name)
-	if second == first { // the server does not count the commands that read its metrics
+	if second == first { // the number has not changed, so the server does not count the commands that read its metrics
 		return second, err
 	}
 	return second - s.asked, err
 }
 
-// metric returns the sum of a metric of the servers.
+// metric returns the sum of a metric over all servers.
 func (s *server) metric(name string) (int, error) {
 	s.asked++
 	sum := 0

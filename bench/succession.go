@@ -60,7 +60,7 @@ func (b *bench) measureDraining(ctx context.Context, r *row, size, rounds int) e
 			if err != nil {
 				return 0, err
 			}
-			return took / time.Duration(size-1), q.empty(ctx)
+			return took / time.Duration(size-1), q.removeLast(ctx)
 		}))
 	}
 	return b.interleaveTurns(ctx, []*row{r}, 2, rounds, b.pause, turns)
@@ -92,7 +92,7 @@ func (b *bench) measureRequests(ctx context.Context, requests, watches *row, siz
 				sent.divideBy(float64(size - 1))
 				fired.divideBy(float64(size - 1))
 				requests.Details[c.name()], watches.Details[c.name()] = sent.String(), fired.String()
-				return []float64{sent.total(), fired.total()}, q.empty(ctx)
+				return []float64{sent.total(), fired.total()}, q.removeLast(ctx)
 			}})
 		}
 		return b.interleaveTurns(ctx, rows, 0, rounds, b.pause, turns)

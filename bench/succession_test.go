@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCountMessages_OmitsPings checks that pings, handshakes and replies do not count as requests, and that
-// replies do not count as events.
+// TestCountMessages_OmitsPings checks that countMessages does not count pings, handshakes and replies as requests,
+// and does not count replies as events.
 func TestCountMessages_OmitsPings(t *testing.T) {
 	requests, events := countMessages([]zkproxy.Record{
 		{Kind: zkproxy.Request, Op: zktest.OpConnect},
@@ -30,8 +30,10 @@ func TestCountMessages_OmitsPings(t *testing.T) {
 	require.Equal(t, "deleted 1.00, data changed 0.50", events.String())
 }
 
-// TestNewestConnection checks that idle transactions are counted for the right candidate.
-func TestNewestConnection(t *testing.T) {
+// TestNewestConnection_ReturnsLastToConnect checks that newestConnection returns the connection that has connected
+// last, and not the connection with the latest request, so that idle transactions are attributed to the right
+// candidate.
+func TestNewestConnection_ReturnsLastToConnect(t *testing.T) {
 	require.Equal(t, 7, newestConnection([]zkproxy.Record{
 		{Kind: zkproxy.Request, Op: zktest.OpConnect, Conn: 7}, {Kind: zkproxy.Request, Op: zktest.OpPing, Conn: 9},
 	}))

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// candidate is an Election with the result of ElectLeader.
+// candidate is an Election and the result of its ElectLeader.
 type candidate struct {
 	*leaderelection.Election
 
@@ -22,8 +22,7 @@ type candidate struct {
 	err      error         // the result of ElectLeader
 }
 
-// multi executes a transaction on the condition that the candidate still has the leadership that it has
-// now.
+// multi executes a transaction on the condition that the candidate still has its current leadership.
 func (c *candidate) multi(ops ...any) ([]zk.MultiResponse, error) {
 	l := c.Current().Leadership
 	if l == nil {
@@ -32,7 +31,7 @@ func (c *candidate) multi(ops ...any) ([]zk.MultiResponse, error) {
 	return l.Multi(ops...)
 }
 
-// newCandidate creates a candidate without starting it.
+// newCandidate creates a candidate, but does not call ElectLeader.
 func newCandidate(t testing.TB, conn *client, node string, opts ...leaderelection.Option) *candidate {
 	t.Helper()
 	opts = append([]leaderelection.Option{leaderelection.WithSessionTimeout(conn.Timeout)}, opts...)
@@ -48,7 +47,7 @@ func (c *candidate) startElecting() {
 	}()
 }
 
-// startCandidate creates and starts a candidate. It resigns when the test ends.
+// startCandidate creates a candidate and calls ElectLeader. The candidate resigns when the test ends.
 func startCandidate(t testing.TB, conn *client, node string, opts ...leaderelection.Option) *candidate {
 	t.Helper()
 	c := newCandidate(t, conn, node, opts...)
@@ -60,14 +59,14 @@ func startCandidate(t testing.TB, conn *client, node string, opts ...leaderelect
 	return c
 }
 
-// startLeader starts a candidate that must become leader immediately.
+// startLeader starts a candidate that must become the leader immediately, and returns its leadership.
 func startLeader(t testing.TB, conn *client, node string, opts ...leaderelection.Option) (*candidate, *leaderelection.Leadership) {
 	t.Helper()
 	c := startCandidate(t, conn, node, opts...)
 	return c, c.requireLeader(t)
 }
 
-// startFollower starts a candidate that must follow another.
+// startFollower starts a candidate that must follow the candidate ahead.
 func startFollower(t testing.TB, conn *client, node string, ahead *candidate, opts ...leaderelection.Option) *candidate {
 	t.Helper()
 	c := startCandidate(t, conn, node, opts...)
@@ -75,8 +74,8 @@ func startFollower(t testing.TB, conn *client, node string, ahead *candidate, op
 	return c
 }
 
-// nextStatus waits for the next status, except one which only states that the candidate is next now: whether it precedes the
-// next change depends on when the candidate lists the election.
+// nextStatus waits for the next status. It skips a status which only states that the candidate is the next one now,
+// because it depends on timing whether that status precedes the next change.
 func (c *candidate) nextStatus(t testing.TB) leaderelection.Status {
 	t.Helper()
 	for limit := time.After(testenv.WaitLimit); ; {
@@ -94,7 +93,7 @@ func (c *candidate) nextStatus(t testing.TB) leaderelection.Status {
 	}
 }
 
-// requireLeader requires that the next status is that of a leader, and returns the leadership.
+// requireLeader requires that the next status reports that the candidate is the leader, and returns its leadership.
 func (c *candidate) requireLeader(t testing.TB) *leaderelection.Leadership {
 	t.Helper()
 	s := c.nextStatus(t)
@@ -106,7 +105,7 @@ func (c *candidate) requireLeader(t testing.TB) *leaderelection.Leadership {
 	return s.Leadership
 }
 
-// requireFollower requires that the next status is that of a follower of the candidate ahead.
+// requireFollower requires that the next status reports that the candidate follows the candidate ahead.
 func (c *candidate) requireFollower(t testing.TB, ahead *candidate) leaderelection.Status {
 	t.Helper()
 	s := c.nextStatus(t)
@@ -117,7 +116,7 @@ func (c *candidate) requireFollower(t testing.TB, ahead *candidate) leaderelecti
 	return s
 }
 
-// remainingStatuses reads the statuses until the channel is closed.
+// remainingStatuses reads the statuses until the channel is closed, and returns them.
 func (c *candidate) remainingStatuses(t testing.TB) (all []leaderelection.Status) {
 	t.Helper()
 	limit := time.After(testenv.WaitLimit)
@@ -151,7 +150,7 @@ func (c *candidate) requireEnded(t testing.TB, reason error) {
 	require.ErrorIs(t, c.waitResult(t), reason)
 }
 
-// waitResult waits until ElectLeader returns, and returns its result.
+// waitResult waits until ElectLeader returns, and returns the result of ElectLeader.
 func (c *candidate) waitResult(t testing.TB) error {
 	t.Helper()
 	select {
@@ -163,7 +162,7 @@ func (c *candidate) waitResult(t testing.TB) error {
 	}
 }
 
-// requireClosedWithoutStatus requires that the Status channel is closed without another status.
+// requireClosedWithoutStatus requires that the candidate closes its Status channel without another status.
 func (c *candidate) requireClosedWithoutStatus(t testing.TB) {
 	t.Helper()
 	select {
@@ -174,7 +173,7 @@ func (c *candidate) requireClosedWithoutStatus(t testing.TB) {
 	}
 }
 
-// requireNoStatus requires that no status is delivered within d.
+// requireNoStatus requires that the candidate delivers no status within d.
 func (c *candidate) requireNoStatus(t testing.TB, d time.Duration) {
 	t.Helper()
 	limit := time.After(max(d, time.Millisecond)) // more than 0, so that a status which is ready already is received
@@ -185,7 +184,7 @@ func (c *candidate) requireNoStatus(t testing.TB, d time.Duration) {
 	}
 }
 
-// resign calls Resign, and requires that the candidacy ends without an error.
+// resign calls Resign until the resignation is confirmed, and requires that the candidacy ends without an error.
 func (c *candidate) resign(t testing.TB) {
 	t.Helper()
 	electiontest.Confirm(t, c.Resign)
@@ -193,7 +192,7 @@ func (c *candidate) resign(t testing.TB) {
 	require.NoError(t, c.waitResult(t))
 }
 
-// requireLost requires that the leadership ends with the error reason.
+// requireLost waits until the leadership ends, and requires that the reason is the given error.
 func requireLost(t testing.TB, l *leaderelection.Leadership, reason error) {
 	t.Helper()
 	select {

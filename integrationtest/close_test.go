@@ -15,10 +15,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// closes is the number of rounds of TestClose_SuccessorOnEnsemble.
-var closes = flag.Int("closes", 20, "number of connections that TestClose_SuccessorOnEnsemble closes")
+// closes is the number of rounds of TestClose_EndsLeadershipBeforeSuccessorLeads.
+var closes = flag.Int("closes", 20, "number of connections that TestClose_EndsLeadershipBeforeSuccessorLeads closes")
 
-// openConn opens a connection of zkdial to all servers, and waits for its session.
+// openConn opens a connection of zkdial to all servers, and waits until the connection has a session.
 func openConn(t *testing.T, e *ensemble.Ensemble) *zk.Conn {
 	conn, _, err := zkdial.Connect(e.Addrs(), sessionTimeout)
 	require.NoError(t, err)
@@ -29,9 +29,9 @@ func openConn(t *testing.T, e *ensemble.Ensemble) *zk.Conn {
 	return conn
 }
 
-// TestClose_SuccessorOnEnsemble checks that the successor of a leader whose connection is closed does not
-// lead while the former leader is not notified.
-func TestClose_SuccessorOnEnsemble(t *testing.T) {
+// TestClose_EndsLeadershipBeforeSuccessorLeads checks that the leadership of a leader whose connection is closed has
+// ended, as its Err reports, when the successor becomes leader.
+func TestClose_EndsLeadershipBeforeSuccessorLeads(t *testing.T) {
 	t.Parallel()
 	e := threeServers.acquire(t)
 	other := openConn(t, e)

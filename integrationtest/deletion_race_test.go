@@ -10,10 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestEndElection_ConcurrentCandidates checks that every candidate is notified, and that no znode remains,
-// when the leader and a follower call EndElection while 1,000 candidates join. A call that takes longer than
-// two seconds returns before the end is confirmed, and is repeated.
-func TestEndElection_ConcurrentCandidates(t *testing.T) {
+// TestEndElection_NotifiesConcurrentCandidates checks that EndElection, which the leader and a follower call while
+// 1,000 candidates join, notifies every candidate and leaves no znode. A call that takes longer than two seconds
+// returns before the end is confirmed, so the test repeats the call.
+func TestEndElection_NotifiesConcurrentCandidates(t *testing.T) {
 	runDeletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) {
 		var follower sync.WaitGroup
 		follower.Go(func() { electiontest.Confirm(t, all[len(all)-1].EndElection) })
@@ -22,9 +22,9 @@ func TestEndElection_ConcurrentCandidates(t *testing.T) {
 	})
 }
 
-// runDeletionRace starts candidates while the function end ends their election: some have joined
-// before, and others join at the same time. It keeps the server so busy that no other test should run
-// in parallel.
+// runDeletionRace calls the function end, which ends an election, while candidates take part in the election: some
+// have joined before, and others join at the same time. runDeletionRace keeps the server so busy that no other test
+// should run in parallel.
 func runDeletionRace(t *testing.T, existing, joining int, end func(*client, string, []*candidate)) {
 	t.Helper()
 	owner := connect(t)
@@ -41,8 +41,7 @@ func runDeletionRace(t *testing.T, existing, joining int, end func(*client, stri
 	for _, c := range joined {
 		require.NoError(t, c.nextStatus(t).Err)
 	}
-	// Half of the joining candidates are created before end is called, and the others at the same time
-	// as end runs.
+	// Half of the joining candidates are created before the call of end, and the others while end runs.
 	late := make([]*candidate, joining)
 	for i := range joining / 2 {
 		late[i] = newCandidate(t, conns[i%len(conns)], node)
@@ -85,9 +84,9 @@ func runDeletionRace(t *testing.T, existing, joining int, end func(*client, stri
 	require.NotContains(t, dump, node+"/", "a znode is left")
 }
 
-// TestDeleteElection_ConcurrentCandidates checks that every candidate is notified, and that no znode remains,
-// with 500 candidates that have joined and 500 that join at the same time.
-func TestDeleteElection_ConcurrentCandidates(t *testing.T) {
+// TestDeleteElection_NotifiesConcurrentCandidates checks that DeleteElection notifies every candidate and leaves no
+// znode, with 500 candidates that have joined before and 500 that join at the same time.
+func TestDeleteElection_NotifiesConcurrentCandidates(t *testing.T) {
 	runDeletionRace(t, 500, 500, func(conn *client, node string, _ []*candidate) {
 		require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
 	})

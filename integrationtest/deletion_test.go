@@ -12,15 +12,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// TestDeleteElection_Interrupted checks that the next call completes a deletion that was interrupted before
-// or after any of its requests, and that no candidate becomes leader in between.
-func TestDeleteElection_Interrupted(t *testing.T) {
+// TestDeleteElection_CompletesInterruptedDeletion checks that DeleteElection completes an earlier deletion that lost
+// its connection before or after any of its requests, and that no candidate becomes leader between the two calls.
+func TestDeleteElection_CompletesInterruptedDeletion(t *testing.T) {
 	t.Parallel()
 	const aFew, twoTransactions = 3, 210
 	for k := 1; ; k++ {
 		before := runInterruptedDeletion(t, aFew, k, zkproxy.CutBeforeRequest)
 		after := runInterruptedDeletion(t, aFew, k, zkproxy.CutAfterApplied)
-		// The number of requests varies, because candidates delete their znodes at the same time.
+		// Stop when k exceeds the number of requests of both deletions. The numbers may differ, because candidates
+		// delete their znodes at the same time.
 		if !before && !after {
 			t.Logf("a deletion has at most %d requests", k-1)
 			require.Greater(t, k-1, 3)
@@ -32,8 +33,9 @@ func TestDeleteElection_Interrupted(t *testing.T) {
 	}
 }
 
-// runInterruptedDeletion starts the deletion of an election that permanently loses its connection at
-// its k-th request. It returns false if the deletion has fewer requests.
+// runInterruptedDeletion calls DeleteElection on a connection that permanently breaks at the k-th request of the
+// deletion, and then requires that another call completes the deletion. It returns false if the deletion has fewer
+// requests than k.
 func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Action) (interrupted bool) {
 	t.Helper()
 	conn, deleter := connectDirectly(t), connect(t)
@@ -49,7 +51,7 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 	}
 
 	cut := deleter.Network[0].On(zkproxy.Rule{Op: zkproxy.OpAny, K: k, Action: action})
-	deleter.Network.Refuse() // prevents that the client connects again after the fault
+	deleter.Network.Refuse() // keep the client from connecting again after the fault
 	err := leaderelection.DeleteElection(deleter.Conn, node, leaderelection.WithSessionTimeout(500*time.Millisecond))
 	select {
 	case <-cut.Done():
@@ -57,7 +59,7 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(t, err, leaderelection.ErrUnreachable)
 	default:
-		if err != nil { // a busy server did not answer in time, which is an interruption as well
+		if err != nil { // a busy server that did not answer in time has interrupted the deletion as well
 			interrupted = true
 			require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		}
@@ -79,9 +81,9 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 	return interrupted
 }
 
-// TestEndElection_WhileDisconnected checks that EndElection ends the candidacy within two seconds, and ends
-// the election when the client has connected again.
-func TestEndElection_WhileDisconnected(t *testing.T) {
+// TestEndElection_EndsElectionAfterReconnect checks that EndElection without a connection ends the caller's candidacy
+// within two seconds, and ends the election when the client has connected again.
+func TestEndElection_EndsElectionAfterReconnect(t *testing.T) {
 	t.Parallel()
 	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
@@ -96,8 +98,8 @@ func TestEndElection_WhileDisconnected(t *testing.T) {
 	require.NoError(t, follower.Current().Err)
 
 	conn.Network.Restore()
-	// The leader's znode may be deleted before the election is marked as over. The follower leads for a moment
-	// then.
+	// The leader's znode may be deleted before the election is marked as over. In that case the follower leads for a
+	// moment.
 	all := follower.remainingStatuses(t)
 	require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrElectionOver)
 	waitDeleted(t, other, node)

@@ -17,10 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// TestEnsemble_DefaultProportions runs the scenario of a server that is cut off with the proportions of
-// the default settings: a server that is cut off serves its clients for ten seconds, and sessions last
-// four.
-func TestEnsemble_DefaultProportions(t *testing.T) {
+// TestEnsemble_TermsDoNotOverlapWithDefaultSettings checks that the leadership of a client whose server is cut off
+// ends before the next leader starts, with the proportions of the default settings: a server that is cut off serves
+// its clients for ten seconds, and sessions last four seconds.
+func TestEnsemble_TermsDoNotOverlapWithDefaultSettings(t *testing.T) {
 	t.Parallel()
 	const tick, timeout = 2 * time.Second, 4 * time.Second
 	ens := ensemble.StartServers(t, ensemble.Config{Servers: 3, TickTime: tick, InitLimit: 10, SyncLimit: 5})
@@ -29,15 +29,17 @@ func TestEnsemble_DefaultProportions(t *testing.T) {
 	}
 }
 
-// These settings have the proportions of the default settings, in a time that a busy machine can keep.
-// A server that is cut off serves its clients for longer than a session lasts.
+// These settings have the proportions of the default settings, but times that are shorter and that a busy machine can
+// still keep. A server that is cut off serves its clients for longer than a session lasts.
 const (
 	quickTick      = time.Second
 	quickSyncLimit = 8
 	quickTimeout   = 4 * time.Second
 )
 
-func TestEnsemble_Faults(t *testing.T) {
+// TestEnsemble_KeepsOneLeaderDuringFaults checks, for each fault of a server or a connection, that two leaderships do
+// not overlap, and that a fault that is shorter than the lease does not change the leader.
+func TestEnsemble_KeepsOneLeaderDuringFaults(t *testing.T) {
 	t.Parallel()
 	ens := ensemble.StartServers(t, ensemble.Config{Servers: 3, TickTime: quickTick, SyncLimit: quickSyncLimit})
 	for _, test := range []struct {
@@ -57,13 +59,13 @@ func TestEnsemble_Faults(t *testing.T) {
 		{"detect an overlap", testHistoryFindsOverlap},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			defer repairServers(t, ens) // also if the test fails, because other tests use the same servers
+			defer repairServers(t, ens) // repair the servers even if the test fails, because other tests use the same servers
 			test.run(t, ens)
 		})
 	}
 }
 
-// chooseServer returns the ensemble's leader, or a follower if leader is false, and the other servers.
+// chooseServer returns the server that leads the ensemble, or a follower if leader is false, and the other servers.
 func chooseServer(t *testing.T, ens *ensemble.Ensemble, leader bool) (server int, others []int) {
 	t.Helper()
 	var at int
@@ -99,7 +101,7 @@ func createVisibleNode(t *testing.T, by, other *client) string {
 	return node
 }
 
-// addrsOf returns the addresses of some servers.
+// addrsOf returns the addresses of the given servers of an ensemble.
 func addrsOf(ens *ensemble.Ensemble, servers []int) (addrs []string) {
 	for _, i := range servers {
 		addrs = append(addrs, ens.Addr(i))
@@ -107,7 +109,7 @@ func addrsOf(ens *ensemble.Ensemble, servers []int) (addrs []string) {
 	return addrs
 }
 
-// receivedStatus is a status with the time at which it was read.
+// receivedStatus is a status, with the time at which the test has read it.
 type receivedStatus struct {
 	leaderelection.Status
 	at time.Time
@@ -129,7 +131,8 @@ func receiveStatuses(t *testing.T, c *candidate) <-chan receivedStatus {
 	return all
 }
 
-// waitSuccession waits until a follower becomes leader, and returns the time of its status.
+// waitSuccession waits until a follower becomes the leader. It returns the leadership, and the time at which its
+// status was read.
 func waitSuccession(t *testing.T, statuses <-chan receivedStatus) (*leaderelection.Leadership, time.Time) {
 	t.Helper()
 	s := testenv.Receive(t, statuses, "the succession")
@@ -137,8 +140,8 @@ func waitSuccession(t *testing.T, statuses <-chan receivedStatus) (*leaderelecti
 	return s.Leadership, s.at
 }
 
-// hasFullLease reports whether the lease of a leadership has its full length, which requires several checks. The
-// first lease is shorter.
+// hasFullLease reports whether the lease of a leadership has its full length. The first lease is shorter, and several
+// checks extend it.
 func hasFullLease(l *leaderelection.Leadership, timeout time.Duration) bool {
 	return time.Until(l.Deadline()) > timeout*2/5
 }
@@ -150,8 +153,8 @@ func waitFullLease(t *testing.T, l *leaderelection.Leadership, timeout time.Dura
 	require.NoError(t, l.Err(), "the leadership has ended before the fault")
 }
 
-// waitStableLeader waits until the lease of c has its full length, and discards the statuses until then, because a busy
-// machine may have suspended it.
+// waitStableLeader waits until the lease of c has its full length, and returns the leadership. It discards earlier
+// statuses, because a busy machine may have suspended the leader.
 func waitStableLeader(t *testing.T, c *candidate, statuses <-chan receivedStatus, timeout time.Duration) *leaderelection.Leadership {
 	t.Helper()
 	var l *leaderelection.Leadership
@@ -166,7 +169,7 @@ func waitStableLeader(t *testing.T, c *candidate, statuses <-chan receivedStatus
 	return l
 }
 
-// waitSuspended waits until a candidate reports that it is suspended, after a fault.
+// waitSuspended waits until a candidate reports, after the time of a fault, that it is suspended.
 func waitSuspended(t *testing.T, statuses <-chan receivedStatus, fault time.Time) receivedStatus {
 	t.Helper()
 	s := testenv.Receive(t, statuses, "the suspension")
@@ -177,9 +180,9 @@ func waitSuspended(t *testing.T, statuses <-chan receivedStatus, fault time.Time
 	return s
 }
 
-// testServerCutOff reproduces failure scenario 13: the server of the leader's client is cut off from its
-// quorum and still answers pings and reads, while the others expire the session and elect another
-// candidate.
+// testServerCutOff cuts off the server of the leader's client from the other servers. That server still answers pings
+// and reads, while the others expire the session and elect another candidate.
+// Scenario 13 of docs/traps.md.
 func testServerCutOff(t *testing.T, ens *ensemble.Ensemble, tick, timeout time.Duration, leader bool) {
 	member, others := chooseServer(t, ens, leader)
 	conn := connectTo(t, timeout, ens.Addr(member))
@@ -215,8 +218,8 @@ func testServerCutOff(t *testing.T, ens *ensemble.Ensemble, tick, timeout time.D
 	t.Logf("tick %v, session %v: Done %v and Suspended %v after the cut, in state %v of the client library; the next candidate became leader after %v",
 		tick, timeout, since(done), since(suspended.at), state, since(elected))
 	if !leader {
-		// This scenario requires that the server which is cut off still answers, and still shows the
-		// old leader's znode.
+		// The scenario requires that the server that is cut off still answers, and still shows the old leader's
+		// znode.
 		require.Equal(t, zk.StateHasSession, idle.State())
 		require.True(t, znodeExists(t, idle, c.ID()), "the server that is cut off no longer serves the znode, so that the test has no effect")
 	}
@@ -276,7 +279,8 @@ func testShortPause(t *testing.T, ens *ensemble.Ensemble) {
 	next.requireNoStatus(t, 0)
 }
 
-// requireStillLeader waits for a check that is later than the call, and requires that nothing has changed.
+// requireStillLeader waits for a check of the lease after the call, and requires that c is still the leader with the
+// leadership l, and has reported no status.
 func requireStillLeader(t *testing.T, c *candidate, l *leaderelection.Leadership) {
 	t.Helper()
 	before := l.Deadline()
@@ -287,8 +291,8 @@ func requireStillLeader(t *testing.T, c *candidate, l *leaderelection.Leadership
 	c.requireNoStatus(t, 0)
 }
 
-// testServerKilled kills the server of the leader's client, which connects to another server within the
-// lease.
+// testServerKilled kills the server of the leader's client. The client connects to another server before the lease
+// expires.
 func testServerKilled(t *testing.T, ens *ensemble.Ensemble) {
 	const timeout = 8 * time.Second
 	killed, others := chooseServer(t, ens, false)
@@ -319,8 +323,8 @@ func testServerKilled(t *testing.T, ens *ensemble.Ensemble) {
 	last.requireLeader(t)
 }
 
-// testEnsembleLeaderKilled kills the server that leads the ensemble. All clients are disconnected until the
-// servers have elected another.
+// testEnsembleLeaderKilled kills the server that leads the ensemble. All clients are disconnected until the other
+// servers have elected a new one.
 func testEnsembleLeaderKilled(t *testing.T, ens *ensemble.Ensemble) {
 	const timeout = 8 * time.Second
 	killed, _ := chooseServer(t, ens, true)
@@ -378,7 +382,7 @@ func testEnsembleLeaderKilled(t *testing.T, ens *ensemble.Ensemble) {
 	require.NoError(t, h.checkTerms())
 }
 
-// testShortDisconnection cuts the leader's connections for less than its lease.
+// testShortDisconnection interrupts the leader's connections for less than its lease.
 func testShortDisconnection(t *testing.T, ens *ensemble.Ensemble) {
 	const timeout = 8 * time.Second
 	conn, other := connectTo(t, timeout, ens.Addrs()...), connectTo(t, timeout, ens.Addrs()...)
@@ -408,7 +412,7 @@ func testShortDisconnection(t *testing.T, ens *ensemble.Ensemble) {
 	require.Equal(t, []string{znodeName(c), znodeName(next), znodeName(last)}, names)
 }
 
-// testSessionExpiry lets the ensemble expire a leader's session, because nothing arrives from its client.
+// testSessionExpiry freezes the connections of a leader's client until the ensemble expires the session.
 func testSessionExpiry(t *testing.T, ens *ensemble.Ensemble) {
 	const timeout = shortTimeout
 	conn, other := connectTo(t, timeout, ens.Addrs()...), connectTo(t, timeout, ens.Addrs()...)
@@ -437,8 +441,9 @@ func testSessionExpiry(t *testing.T, ens *ensemble.Ensemble) {
 	require.Equal(t, []string{znodeName(next)}, listChildren(t, other, node))
 }
 
-// testHistoryFindsOverlap checks that the history detects two leaders. It uses a candidate with a session
-// timeout that is far longer than the granted timeout, so that the candidate does not notice the expiry.
+// testHistoryFindsOverlap checks that history detects two leaders at the same time. To cause them, the session
+// timeout that the candidate assumes is far longer than the granted timeout, so that the candidate does not notice
+// the expiry.
 func testHistoryFindsOverlap(t *testing.T, ens *ensemble.Ensemble) {
 	member, others := chooseServer(t, ens, false)
 	conn := connectTo(t, quickTimeout, ens.Addr(member))
@@ -447,7 +452,7 @@ func testHistoryFindsOverlap(t *testing.T, ens *ensemble.Ensemble) {
 	_, err := other.Sync(node)
 	require.NoError(t, err)
 	h := newHistory()
-	connection.RecordOf(conn.Conn).Push(connection.Event{Timeout: time.Minute}) // the server has granted 4 s
+	connection.RecordOf(conn.Conn).Push(connection.Event{Timeout: time.Minute}) // pretend that the server has granted a minute instead of 4 s
 	c, l := startLeader(t, conn, node, leaderelection.WithSessionTimeout(time.Minute))
 	term := h.addTerm("old", c.ID(), l)
 	next := startFollower(t, other, node, c)
@@ -463,8 +468,8 @@ func testHistoryFindsOverlap(t *testing.T, ens *ensemble.Ensemble) {
 	t.Logf("the history reports: %v", err)
 }
 
-// waitStillLeader waits until a candidate leads with the token of l. It may have been suspended in the
-// meantime, because a busy server answers late.
+// waitStillLeader waits until c leads with the token of l. A busy server that answers late may have suspended the
+// leader in the meantime.
 func waitStillLeader(t *testing.T, c *candidate, l *leaderelection.Leadership) {
 	t.Helper()
 	testenv.Eventually(t, func() bool {

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestErrors_NoPermission checks that a request for an election node with the digest ACL of another user ends
-// with ErrPermission.
-func TestErrors_NoPermission(t *testing.T) {
+// TestErrors_ReportMissingPermission checks that functions that read or change an election node whose ACL excludes
+// the caller return ErrPermission.
+func TestErrors_ReportMissingPermission(t *testing.T) {
 	t.Parallel()
 	owner, conn := connect(t), connect(t)
 	require.NoError(t, owner.AddAuth("digest", []byte("owner:secret")))

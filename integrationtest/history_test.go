@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
-// history records the leaderships and the fenced writes of all candidates, with the same clock.
+// history records the leaderships and the fenced writes of all candidates. All times are read from the same clock.
 type history struct {
 	start time.Time
 
@@ -27,7 +27,7 @@ type history struct {
 	written chan struct{} // closed and replaced when a write is recorded
 }
 
-// term is one leadership, from the time at which its status was read until Done was closed.
+// term is one leadership, from the time at which the test has read its status until its channel Done was closed.
 type term struct {
 	name, id string
 	token    int64
@@ -40,7 +40,7 @@ func (l *term) String() string {
 	return fmt.Sprintf("%s (%s, token %d)", l.name, l.id, l.token)
 }
 
-// fencedWrite is a transaction of a leader that was applied.
+// fencedWrite is a transaction of a leader that the servers have applied.
 type fencedWrite struct {
 	at    time.Time
 	name  string
@@ -63,8 +63,8 @@ func (h *history) addRecordAt(at time.Time, format string, args ...any) {
 	h.records = append(h.records, fmt.Sprintf("%9.3fs  ", at.Sub(h.start).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// addTerm records that a leadership was read, and returns its term. Terms whose Done is closed have
-// ended by now, even if endTerm was not called yet: a reader could have detected it.
+// addTerm records that the test has read a leadership, and returns its term. Earlier terms whose channel Done is
+// closed have ended by now, even if endTerm was not called for them yet, because their readers could have noticed it.
 func (h *history) addTerm(name, id string, l *leaderelection.Leadership) *term {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +83,7 @@ func (h *history) addTerm(name, id string, l *leaderelection.Leadership) *term {
 	return t
 }
 
-// endTerm records that the channel Done of a leadership was closed, which ends its term.
+// endTerm records that the channel Done of a leadership is closed, which ends its term.
 func (h *history) endTerm(t *term, reason error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +94,7 @@ func (h *history) endTerm(t *term, reason error) {
 	h.addRecordAt(now, "%s lost the leadership: %v", t.name, reason)
 }
 
-// addWrite records a fenced write.
+// addWrite records a fenced write of the leader with the given name.
 func (h *history) addWrite(name string, token, zxid int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +103,7 @@ func (h *history) addWrite(name string, token, zxid int64) {
 	h.written = make(chan struct{})
 }
 
-// waitWriteAfter waits for a fenced write with a greater zxid.
+// waitWriteAfter waits until a fenced write with a greater zxid than the given one is recorded.
 func (h *history) waitWriteAfter(zxid int64, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -123,7 +123,7 @@ func (h *history) waitWriteAfter(zxid int64, limit time.Duration) error {
 	}
 }
 
-// currentLeader returns the name of the leader, or "".
+// currentLeader returns the name of the current leader, or "" if there is none.
 func (h *history) currentLeader() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,8 +135,8 @@ func (h *history) currentLeader() string {
 	return ""
 }
 
-// checkTerms returns an error if terms overlap, if the token does not increase from one leader to the
-// next, or if an earlier leader has written after a later one.
+// checkTerms returns an error if terms overlap, if the token does not increase from one leader to the next, or if a
+// leader has written after its successor has.
 func (h *history) checkTerms() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,7 +157,7 @@ func (h *history) checkTerms() error {
 		if i == 0 {
 			continue
 		}
-		// A suspended leader resumes with the same token.
+		// A leader that was suspended resumes with the same token.
 		switch before := terms[i-1]; {
 		case t.token < before.token, t.token == before.token && t.id != before.id:
 			fail("%v became leader after %v: the token did not increase", t, before)
@@ -194,7 +194,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestHistory_FindsViolations checks that the history rejects an invalid sequence of terms or writes.
+// TestHistory_FindsViolations checks that history rejects terms that overlap, tokens that do not increase, and writes
+// of former leaders.
 func TestHistory_FindsViolations(t *testing.T) {
 	begin := time.Now()
 	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }
@@ -233,8 +234,8 @@ func TestHistory_FindsViolations(t *testing.T) {
 		}
 	}
 
-	// A term overlaps an earlier one if the channel Done of the earlier leadership is open. The terms
-	// do not overlap if Done is closed, even if endTerm was not called.
+	// Terms overlap if the channel Done of the earlier leadership is still open when the later term begins. They do
+	// not overlap if Done is closed, even if endTerm was not called.
 	h := newHistory()
 	first, endFirst := candidacy.NewLeadership(1, nil)
 	second, _ := candidacy.NewLeadership(2, nil)

@@ -14,9 +14,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap12_LeaseStartsAtLastCheck checks that the lease starts at the last check, and not when the connection
-// is lost, because it would then end after the session.
-func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
+// TestLease_StartsAtLastCheck checks that the lease of a leader starts when its last successful check was sent. A
+// lease that starts when the connection is lost could expire after the session.
+// Scenario 12 of docs/traps.md.
+func TestLease_StartsAtLastCheck(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)
@@ -24,7 +25,7 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	next := startFollower(t, admin, node, c)
 	_, _, deleted, err := admin.ExistsW(c.ID())
 	require.NoError(t, err)
-	// After several checks the lease has its full length.
+	// Wait until several checks have extended the lease to its full length.
 	testenv.Eventually(t, func() bool { return time.Until(l.Deadline()) > shortTimeout/3 }, "the lease was not renewed")
 
 	conn.Network.Freeze()
@@ -34,8 +35,8 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	state := conn.State()
 	require.Equal(t, leaderelection.Suspended, c.nextStatus(t).Role)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
-	// The last check was sent before the connection was lost, even if this process notices late that
-	// its lease has expired.
+	// The deadline follows from the last check, which was sent before the network was frozen, even if this process
+	// notices late that its lease has expired.
 	require.Less(t, left, shortTimeout/2, "the lease starts at the loss of the connection or later")
 	require.Less(t, lasted, shortTimeout, "Done was closed late")
 	select {
@@ -52,8 +53,8 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	c.requireEnded(t, leaderelection.ErrSessionExpired)
 }
 
-// hangingProvider is a zk.HostProvider whose Next can block, like a provider that resolves names while the
-// name server does not answer. The client library holds a lock during the call.
+// hangingProvider is a zk.HostProvider whose method Next can block, like a provider that resolves names while the
+// name server does not answer. The client library calls Next while it holds a lock.
 type hangingProvider struct {
 	zk.HostProvider
 	hang atomic.Bool
@@ -67,7 +68,9 @@ func (h *hangingProvider) Next() (string, bool) {
 	return h.HostProvider.Next()
 }
 
-func TestLease_HostProviderBlocks(t *testing.T) {
+// TestLease_ExpiresWhileHostProviderBlocks checks that the lease of a leader expires in time while the client
+// library, which holds a lock, is blocked in a call of its HostProvider.
+func TestLease_ExpiresWhileHostProviderBlocks(t *testing.T) {
 	t.Parallel()
 	network := zkproxy.NewNetwork(t, shared.Addrs()...)
 	provider := &hangingProvider{HostProvider: zktest.HostProvider(network.Addrs()...), gate: make(chan struct{})}

@@ -16,12 +16,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// shared is the server of all tests that do not stop servers.
+// shared is the server for all tests that do not stop servers.
 var shared *ensemble.Ensemble
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Four tests run at the same time, because most of them wait for a timeout most of the time.
+	// Run four tests at the same time, because most of them wait for a timeout most of the time.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
@@ -38,8 +38,8 @@ func serverConfig(servers int) ensemble.Config {
 	}
 }
 
-// faultyEnsemble is an ensemble whose servers tests may stop. The first test that uses it starts
-// it, and it is repaired after each test.
+// faultyEnsemble is an ensemble whose servers tests may stop. The first test that uses the ensemble starts it, and
+// each test repairs it at its end.
 type faultyEnsemble struct {
 	servers int
 
@@ -52,7 +52,7 @@ var (
 	threeServers = &faultyEnsemble{servers: 3}
 )
 
-// acquire returns the ensemble. Only one test at a time uses it.
+// acquire returns the ensemble, after waiting until no other test uses it.
 func (f *faultyEnsemble) acquire(t *testing.T) *ensemble.Ensemble {
 	t.Helper()
 	f.mu.Lock()
@@ -89,10 +89,10 @@ func repairServers(t *testing.T, e *ensemble.Ensemble) {
 	ensemble.WaitReady(t, e)
 }
 
-// restartServer starts server 0 after Kill, and lets the clients connect when it serves clients. A
-// 3.8 server listens before it has loaded its data. It never answers a client that connects before
-// that (its log contains a NullPointerException in removeCnxn), and the client library waits for
-// the answer for ten read timeouts.
+// restartServer starts server 0 after Kill, and lets the clients connect only when the server serves clients. A
+// server of ZooKeeper 3.8 listens before it has loaded its data. It never answers a client that connects before that
+// time (the log of the server contains a NullPointerException in removeCnxn), and the client library waits for the
+// answer for ten read timeouts.
 func restartServer(t *testing.T, e *ensemble.Ensemble, clients ...*client) {
 	t.Helper()
 	for _, c := range clients {

@@ -25,20 +25,20 @@ var (
 	faultsDuration = flag.Duration("faults.duration", 40*time.Second, "duration of the random faults")
 )
 
-// The proportions of these times are those of the default settings (tick 2 s, sessions of 4 s, a server
-// that is cut off serves reads for 10 s), scaled to half or less: a server that is cut off from its
-// quorum answers its clients for longer than their sessions last.
+// These times have the proportions of the default settings (a tick of 2 s, sessions of 4 s, and a server that is cut
+// off serves reads for 10 s), but are half as long or less. A server that is cut off from its quorum answers its
+// clients for longer than their sessions last.
 const (
 	faultsTick      = 500 * time.Millisecond
 	faultsSyncLimit = 6
 	faultsTimeout   = 2 * time.Second
-	// regainLimit is the time in which a candidate must become leader after a fault has ended. A session
-	// timeout, an election among the servers, and the reconnect of the client library, which pauses for a
-	// second after each round, take a third of it if the machine is not busy.
+	// regainLimit is how long it may take until a candidate leads after a fault has ended. If the machine is not
+	// busy, a third of this time suffices for a session timeout, an election among the servers, and the reconnect of
+	// the client library, which pauses for a second after each round of attempts.
 	regainLimit = 45 * time.Second
 )
 
-// contestant repeatedly joins the election, with its own connection through its own proxy of each server.
+// contestant joins the election again and again. It reaches each server through a separate proxy.
 type contestant struct {
 	name     string
 	conn     *client // connects through a separate proxy of each server
@@ -48,7 +48,7 @@ type contestant struct {
 	terms    sync.WaitGroup
 }
 
-// runCandidacies creates a new candidacy whenever one ends, until ctx ends.
+// runCandidacies starts a new candidacy whenever the previous one has ended, until ctx is done.
 func (c *contestant) runCandidacies(ctx context.Context, node, register string) {
 	defer c.terms.Wait()
 	for ctx.Err() == nil {
@@ -58,9 +58,9 @@ func (c *contestant) runCandidacies(ctx context.Context, node, register string) 
 		if err != nil {
 			c.history.addRecord("%s: NewElection: %v", c.name, err)
 			if !errors.Is(err, leaderelection.ErrUnreachable) {
-				return // the context is done, so NewElection would fail again
+				return // NewElection has failed because the context is done
 			}
-			continue // the failed NewElection has waited for a session timeout
+			continue // NewElection has waited for a session timeout before it has failed
 		}
 		c.mu.Lock()
 		c.election = e
@@ -92,7 +92,7 @@ func (c *contestant) writeWhileLeader(e *leaderelection.Election, l *leaderelect
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	finished := make(chan struct{})
-	go func() { // a separate goroutine, because a write may last as long as the connection is down
+	go func() { // use a separate goroutine, because a write may last as long as the connection is down
 		defer close(finished)
 		for l.Err() == nil {
 			if err := write(); err != nil && !errors.Is(err, leaderelection.ErrNotLeader) && !errors.Is(err, leaderelection.ErrUnconfirmed) {
@@ -109,7 +109,7 @@ func (c *contestant) writeWhileLeader(e *leaderelection.Election, l *leaderelect
 	<-finished
 }
 
-// resignCurrent resigns the current candidacy.
+// resignCurrent calls Resign for the current candidacy.
 func (c *contestant) resignCurrent() error {
 	c.mu.Lock()
 	e := c.election
@@ -123,7 +123,7 @@ func (c *contestant) resignCurrent() error {
 // isLeader reports whether the contestant has a leadership that has not ended.
 func (c *contestant) isLeader() bool { return c.history.currentLeader() == c.name }
 
-// faultSchedule is an election under random faults.
+// faultSchedule runs an election while it injects random faults.
 type faultSchedule struct {
 	t           *testing.T
 	ens         *ensemble.Ensemble
@@ -135,7 +135,7 @@ type faultSchedule struct {
 	calls       sync.WaitGroup
 }
 
-// fault describes a fault: inject starts it and returns a function that repairs it.
+// fault is a kind of fault. The function inject starts the fault, and returns a function that repairs it.
 type fault struct {
 	name   string
 	inject func(*faultSchedule) (what string, repair func() error, err error)
@@ -171,8 +171,9 @@ var faults = []fault{
 	{"resign", resignFault},
 }
 
-// expireSessionFault lets the ensemble end a session. ZooKeeper never ends a session early while its owner
-// relies on it, so that the fault first freezes the owner's network until the owner has lost the leadership.
+// expireSessionFault makes the ensemble end a session. In reality, ZooKeeper never ends a session while the owner of
+// the session still relies on it, so expireSessionFault first freezes the owner's network until the owner has lost
+// the leadership.
 func expireSessionFault(s *faultSchedule) (string, func() error, error) {
 	c := s.chooseContestant()
 	c.conn.Network.Freeze()
@@ -184,7 +185,7 @@ func expireSessionFault(s *faultSchedule) (string, func() error, error) {
 		s.pause(5 * time.Millisecond)
 	}
 	if err := c.conn.Network.ExpireSession(c.conn.SessionID()); err != nil {
-		s.history.addRecord("the session of %s was not ended: %v", c.name, err) // the server of this client may be down
+		s.history.addRecord("the session of %s was not ended: %v", c.name, err) // the server may be down
 	}
 	return c.name, func() error {
 		c.conn.Network.Restore()
@@ -212,7 +213,7 @@ func (s *faultSchedule) chooseServer() int {
 	return s.rand.IntN(s.ens.Servers())
 }
 
-// chooseContestant returns a random contestant, often the leader.
+// chooseContestant returns a random contestant, often the contestant that leads.
 func (s *faultSchedule) chooseContestant() *contestant {
 	leader := s.history.currentLeader()
 	if s.rand.IntN(3) > 0 {
@@ -225,7 +226,7 @@ func (s *faultSchedule) chooseContestant() *contestant {
 	return s.contestants[s.rand.IntN(len(s.contestants))]
 }
 
-// pause waits for d between two steps of the schedule.
+// pause sleeps for d between two steps of the schedule.
 func (s *faultSchedule) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -268,29 +269,28 @@ func startFaultSchedule(t *testing.T, ens *ensemble.Ensemble, contestants int, s
 	return s
 }
 
-// waitRegained waits until a leader has performed a transaction that is later than all transactions before
-// the call.
+// waitRegained waits until a leader has executed a transaction after the call.
 func (s *faultSchedule) waitRegained() error {
 	limit := time.Now().Add(regainLimit)
 	for {
 		_, stat, err := s.admin.Exists("/")
 		if err == nil {
-			// The zxid of this write is greater than that of all earlier transactions.
+			// The zxid of this write is greater than the zxid of every earlier transaction.
 			stat, err = s.admin.Set(s.node+"-register", []byte("-1"), -1)
 		}
 		if err == nil {
 			return s.history.waitWriteAfter(stat.Mzxid, time.Until(limit))
 		}
 		if time.Now().After(limit) {
-			return fmt.Errorf("the ensemble does not serve: %w", err)
+			return fmt.Errorf("the ensemble does not serve clients: %w", err)
 		}
 		s.pause(20 * time.Millisecond)
 	}
 }
 
-// TestRandomFaults_TermsDoNotOverlap checks that terms of the candidates of one election do not overlap, and
-// that a candidate becomes leader after each fault, while servers are killed, paused, and cut off,
-// connections break, and sessions expire at random.
+// TestRandomFaults_TermsDoNotOverlap checks that the terms of two leaders of one election do not overlap, and that a
+// candidate becomes leader after each fault, while servers are killed, paused and cut off, connections break, and
+// sessions expire at random.
 func TestRandomFaults_TermsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	seed := *faultsSeed
@@ -330,8 +330,8 @@ func TestRandomFaults_TermsDoNotOverlap(t *testing.T) {
 	assert.Greater(t, terms, 1, "the leader has not changed")
 }
 
-// runRound injects a fault, and sometimes a second fault of a client, repairs them, and returns the time until
-// a candidate leads again.
+// runRound injects a fault, and sometimes also a second fault of a client, and repairs the faults. It returns the
+// time from the repair until a candidate leads again.
 func (s *faultSchedule) runRound() time.Duration {
 	t := s.t
 	f := faults[s.rand.IntN(len(faults))]

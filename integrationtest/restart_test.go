@@ -18,14 +18,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// restarts is the number of rounds of TestRollingRestart_FrozenServer.
-var restarts = flag.Int("restarts", 1, "number of rolling restarts of TestRollingRestart_FrozenServer")
+// restarts is the number of rounds of TestRollingRestart_KeepsSessionsDespiteFrozenServer.
+var restarts = flag.Int("restarts", 1, "number of rolling restarts of TestRollingRestart_KeepsSessionsDespiteFrozenServer")
 
-// TestRollingRestart_FrozenServer checks that no client loses its session while three servers are restarted
-// one after another, and one of them accepts connections and does not answer until it is restarted as the
-// last. A new client that tries this server first must connect within half of its session timeout. A single
-// round uses longer sessions only, because a busy machine can cost a session of 4 s.
-func TestRollingRestart_FrozenServer(t *testing.T) {
+// TestRollingRestart_KeepsSessionsDespiteFrozenServer checks that no client loses its session during a rolling
+// restart of three servers, one of which accepts connections but does not answer until it is restarted as the last
+// server. A new client that tries the frozen server first must connect within half of its session timeout. A single
+// round uses only longer sessions, because a busy machine can lose a session of 4 s.
+func TestRollingRestart_KeepsSessionsDespiteFrozenServer(t *testing.T) {
 	t.Parallel()
 	e := threeServers.acquire(t)
 	timeouts := []time.Duration{10 * time.Second}
@@ -35,8 +35,9 @@ func TestRollingRestart_FrozenServer(t *testing.T) {
 	lost := 0
 	for i := range *restarts {
 		begin := time.Now()
-		// If the process is frozen, there is no quorum while another server restarts, so no session expires
-		// until a server leads again. If only the port for clients is frozen, sessions expire at any time.
+		// If the process of a server is frozen, there is no quorum while another server restarts, so no session
+		// expires until a server leads again. If only its port for clients is frozen, sessions can expire at any
+		// time.
 		r := restartRound{e: e, timeouts: timeouts, frozen: i % e.Servers(), portOnly: i%2 == 1}
 		lost += r.run(t)
 		t.Logf("round %d: %v, %d sessions lost so far", i, time.Since(begin).Round(time.Millisecond), lost)
@@ -44,12 +45,12 @@ func TestRollingRestart_FrozenServer(t *testing.T) {
 	require.Zero(t, lost, "sessions lost in %d rolling restarts", *restarts)
 }
 
-// restartRound is one rolling restart.
+// restartRound is one rolling restart of all servers.
 type restartRound struct {
 	e        *ensemble.Ensemble
 	timeouts []time.Duration // the timeouts of the sessions
-	frozen   int             // the number of the server that does not answer
-	portOnly bool            // whether only the port for clients is frozen, and the server works with the other servers
+	frozen   int             // the number of the server that is frozen until it is restarted as the last server
+	portOnly bool            // whether only the port for clients is frozen, while the server works with the other servers
 	addrs    []string
 }
 
@@ -108,8 +109,8 @@ func (r *restartRound) run(t *testing.T) (lost int) {
 	return lost
 }
 
-// connectNew waits until a client that has tried the frozen server first connects within half of its session
-// timeout. The servers may need longer once on a busy machine.
+// connectNew connects new clients until one that tries the frozen server first connects within half of its session
+// timeout. One attempt is not enough, because the servers may need longer on a busy machine.
 func (r *restartRound) connectNew(t *testing.T, timeout time.Duration) {
 	for end := time.Now().Add(testenv.WaitLimit); ; {
 		require.True(t, time.Now().Before(end), "no new client connects within half of %v", timeout)
@@ -131,7 +132,7 @@ func (r *restartRound) connectNew(t *testing.T, timeout time.Duration) {
 	}
 }
 
-// restartClient is a client during a rolling restart.
+// restartClient is a client that must keep its session during a rolling restart.
 type restartClient struct {
 	*zk.Conn
 	timeout time.Duration

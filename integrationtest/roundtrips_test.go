@@ -24,9 +24,9 @@ func formatRecords(log []zkproxy.Record) string {
 	return b.String()
 }
 
-// TestRoundTrips_OfIdleCandidates checks that a connection with many idle candidates has no more requests,
-// watches or goroutines than expected.
-func TestRoundTrips_OfIdleCandidates(t *testing.T) {
+// TestIdleCandidates_SendOnlyLeaseChecks checks that many idle candidates of one connection send no requests except
+// one common check of their leases in each period, and have at most two watches and one goroutine each.
+func TestIdleCandidates_SendOnlyLeaseChecks(t *testing.T) {
 	server := ensemble.StartServers(t, ensemble.Config{TickTime: sessionTimeout / 20})
 	admin, conn := connectTo(t, sessionTimeout, server.Addr(0)), connectTo(t, sessionTimeout, server.Addr(0))
 	const (
@@ -62,7 +62,7 @@ func TestRoundTrips_OfIdleCandidates(t *testing.T) {
 	const periods, period = 4, sessionTimeout / 8
 	p := conn.Network[0]
 	p.ResetLog()
-	<-time.After(periods * period) // the requests of this time are counted
+	<-time.After(periods * period) // count the requests of this time
 	log := p.Log()
 	checks := p.Count(zktest.OpMulti)
 	t.Logf("%d checks in %d periods", checks, periods)
@@ -78,8 +78,8 @@ func TestRoundTrips_OfIdleCandidates(t *testing.T) {
 	require.LessOrEqual(t, waitGoroutines(goroutines), goroutines, "goroutines are left")
 }
 
-// waitGoroutines waits until there are at most n goroutines, and returns their number. Pending requests have
-// goroutines for a moment.
+// waitGoroutines waits until there are at most n goroutines, and returns their number. It waits because pending
+// requests have goroutines for a moment.
 func waitGoroutines(n int) (count int) {
 	for end := time.Now().Add(testenv.WaitLimit); ; {
 		if count = runtime.NumGoroutine(); count <= n || time.Now().After(end) {
@@ -89,15 +89,15 @@ func waitGoroutines(n int) (count int) {
 	}
 }
 
-// countClientWatches counts the watches that the client library keeps for a connection.
+// countClientWatches returns the number of watches that the client library keeps for a connection.
 func countClientWatches(t testing.TB, conn *client) (n int) {
 	t.Helper()
-	conn.WaitConnected(t) // waits until all earlier events are handled
+	conn.WaitConnected(t) // wait until all earlier events are handled
 	return bubble.Watches(conn.Conn)
 }
 
-// countServerWatches counts the watches of a server, on data and on children. The commands "wchs" and
-// "wchp" do not show the watches on children.
+// countServerWatches returns the number of watches of a server, on data and on children. It uses the command "mntr",
+// because "wchs" and "wchp" do not count watches on children.
 func countServerWatches(t testing.TB, e *ensemble.Ensemble) int {
 	t.Helper()
 	answer, err := e.FourLetter(0, "mntr")

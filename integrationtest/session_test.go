@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// TestServerDown_ElectLeader checks that ElectLeader reports that the server is down.
-func TestServerDown_ElectLeader(t *testing.T) {
+// TestElectLeader_FailsIfServerIsDown checks that ElectLeader returns ErrUnreachable if the server is down.
+func TestElectLeader_FailsIfServerIsDown(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
 	conn := connectTo(t, shortTimeout, server.Addrs()...)
@@ -33,9 +33,9 @@ func TestServerDown_ElectLeader(t *testing.T) {
 	require.Empty(t, listChildren(t, conn, node))
 }
 
-// TestServerDown_WhileElected checks that a stopped server changes no status before the lease ends, and that
-// Resign does not block.
-func TestServerDown_WhileElected(t *testing.T) {
+// TestServerDown_LeaderKeepsStatusUntilLeaseEnds checks that the statuses of leader and follower do not change before
+// the lease of the leader ends if the server is down, and that Resign does not block.
+func TestServerDown_LeaderKeepsStatusUntilLeaseEnds(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
 	conn := connectTo(t, sessionTimeout, server.Addrs()...)
@@ -58,9 +58,9 @@ func TestServerDown_WhileElected(t *testing.T) {
 	requireLost(t, grant, leaderelection.ErrResigned)
 }
 
-// TestResign_WhileServerIsDown checks that a candidate that resigns while the server is down does not leave
-// its znode when the server returns within the session timeout.
-func TestResign_WhileServerIsDown(t *testing.T) {
+// TestResign_DeletesZnodeAfterServerRestarts checks that a candidate that resigns while the server is down deletes
+// its znode when the server is available again within the session timeout.
+func TestResign_DeletesZnodeAfterServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
 	conn := connectTo(t, sessionTimeout, server.Addrs()...)
@@ -83,10 +83,10 @@ func TestResign_WhileServerIsDown(t *testing.T) {
 	}
 }
 
-// TestSession_RebuiltEnsemble moves a client to a server that has less data than the client has seen, for
-// example because its disk was replaced. A connection of zkdial must recover within a session timeout, and a
-// candidate that rejoins must become leader again.
-func TestSession_RebuiltEnsemble(t *testing.T) {
+// TestSession_RecoversOnRebuiltEnsemble moves a client to a server that has less data than the client has seen, for
+// example because its disk was replaced. The connection of zkdial must recover within a session timeout, and a
+// candidate with WithRejoin must become leader again.
+func TestSession_RecoversOnRebuiltEnsemble(t *testing.T) {
 	t.Parallel()
 	old, rebuilt := ensemble.StartServers(t, ensemble.Config{}), ensemble.StartServers(t, ensemble.Config{})
 	var moved atomic.Bool

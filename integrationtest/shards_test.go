@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
-// TestShards_OneOwnerDespiteCut checks that two members do not own the same shard, and that the shards are
-// divided evenly after a member was cut off and has returned.
-func TestShards_OneOwnerDespiteCut(t *testing.T) {
+// TestShards_HaveOneOwnerWhileMemberIsCutOff checks that two members never own the same shard, and that the shards
+// are divided evenly among the members that are connected while one member is cut off, and after it has returned.
+func TestShards_HaveOneOwnerWhileMemberIsCutOff(t *testing.T) {
 	t.Parallel()
 	const shards, members = 40, 4
 	operator := connect(t)

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// TestSingle_ExcludesHandWrittenLock checks that a hand-written lock and lock.Single at the same path do not
-// have a holder at the same time, and that a holder learns of the loss before the next client holds the lock.
+// TestSingle_ExcludesHandWrittenLock checks that lock.Single and a hand-written lock at the same path exclude each
+// other, and that a holder of lock.Single whose session expires notices the loss before the next client acquires the
+// lock.
 func TestSingle_ExcludesHandWrittenLock(t *testing.T) {
 	t.Parallel()
 	const owner = `{"hostname":"host-1","pid":7}`

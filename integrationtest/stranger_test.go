@@ -11,11 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// TestStranger_EndsSession documents, for docs/access.md, what a client that reaches the servers can do
-// without credentials: it computes the password of the leader's session, and closes the session. The next
-// candidate leads immediately. The former leader must stop when its lease expires at the latest, and the next
-// leader's token must be greater.
-func TestStranger_EndsSession(t *testing.T) {
+// TestStranger_ClosesSessionWithoutCredentials documents, for docs/access.md, that a client that can reach the
+// servers can close the session of the leader without credentials, because it can compute the password of the
+// session. The next candidate leads immediately. The former leader must stop when its lease expires at the latest,
+// and the token of the next leader must be greater.
+func TestStranger_ClosesSessionWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connect(t)
 	node := createElectionNode(t, admin)
@@ -33,8 +33,8 @@ func TestStranger_EndsSession(t *testing.T) {
 	}
 }
 
-// endSession closes a session as a client that knows only its ID. A server of ZooKeeper 3.8 generates the
-// password of a session by java.util.Random, from the ID.
+// endSession closes a session, as a client could that knows only the ID of the session: a server of ZooKeeper 3.8
+// computes the password of a session from the ID, with java.util.Random.
 func endSession(t *testing.T, server string, session int64) {
 	conn, err := net.DialTimeout("tcp", server, time.Minute)
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func endSession(t *testing.T, server string, session int64) {
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	var e wire.Encoder
 	start := e.Begin()
-	e.ConnectRequest(&wire.ConnectRequest{Timeout: 4000, Session: session, Password: passwordOf(session), HasReadOnly: true})
+	e.ConnectRequest(&wire.ConnectRequest{Timeout: 4000, Session: session, Password: sessionPassword(session), HasReadOnly: true})
 	e.End(start)
 	start = e.Begin()
 	e.Header(wire.Header{Xid: 1, Op: wire.CloseSession})
@@ -53,7 +53,7 @@ func endSession(t *testing.T, server string, session int64) {
 	require.NoError(t, err)
 }
 
-func passwordOf(session int64) (password []byte) {
+func sessionPassword(session int64) (password []byte) {
 	const multiplier, mask = 0x5DEECE66D, 1<<48 - 1
 	state := (uint64(session^0xB3415C00) ^ multiplier) & mask
 	for len(password) < 16 {

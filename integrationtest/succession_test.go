@@ -6,14 +6,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestElection_FourInTurn checks that four candidates of a connection become leaders one after another.
-func TestElection_FourInTurn(t *testing.T) {
+// TestElection_FourCandidatesLeadInTurn checks that four candidates of one connection become leaders one after
+// another.
+func TestElection_FourCandidatesLeadInTurn(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	runElectionAndRecovery(t, conn, createElectionNode(t, conn))
+	runSuccessionOfFour(t, conn, createElectionNode(t, conn))
 }
 
-func runElectionAndRecovery(t testing.TB, conn *client, node string) {
+func runSuccessionOfFour(t testing.TB, conn *client, node string) {
 	t.Helper()
 	leader, grant := startLeader(t, conn, node)
 	all := []*candidate{leader}
@@ -29,11 +30,12 @@ func runElectionAndRecovery(t testing.TB, conn *client, node string) {
 	leader.resign(t)
 }
 
-// BenchmarkElection_FourInTurn measures the succession of four candidates.
-func BenchmarkElection_FourInTurn(b *testing.B) {
+// BenchmarkElection_FourCandidatesLeadInTurn measures how long four candidates need to become leaders one after
+// another.
+func BenchmarkElection_FourCandidatesLeadInTurn(b *testing.B) {
 	conn := connect(b)
 	node := createElectionNode(b, conn)
 	for b.Loop() {
-		runElectionAndRecovery(b, conn, node)
+		runSuccessionOfFour(b, conn, node)
 	}
 }

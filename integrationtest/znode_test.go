@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// createElectionNode creates an election node. The connection may break in the meantime.
+// createElectionNode creates an election node. It retries if the connection breaks.
 func createElectionNode(t testing.TB, conn *client) string {
 	t.Helper()
 	node, limit := testenv.NewPath(t), time.Now().Add(testenv.WaitLimit)
@@ -43,7 +43,7 @@ func listChildren(t testing.TB, conn *client, node string) []string {
 	return names
 }
 
-// waitDeleted waits until a znode does not exist. The connection may break in the meantime.
+// waitDeleted waits until a znode does not exist. It retries if the connection breaks.
 func waitDeleted(t testing.TB, conn *client, node string) {
 	t.Helper()
 	limit := time.After(testenv.WaitLimit)

@@ -24,7 +24,8 @@ type connection struct {
 
 func (c *connection) close() { _ = c.client.Close() }
 
-// joinEtcd joins the election on etcd, with an implementation of elections.
+// joinEtcd adds a candidate with the given name to the election on etcd. Each implementation of elections has its own
+// function.
 type joinEtcd func(c *connection, name string) (*candidate, error)
 
 // onEtcd starts an etcd server in this process. Every candidate uses a separate connection.

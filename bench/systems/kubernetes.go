@@ -20,7 +20,8 @@ const (
 	defaultRetryPeriod   = 2 * time.Second
 )
 
-// scaleDuration changes the duration d as much as leaseDuration differs from the default lease duration.
+// scaleDuration returns d, one of the default durations, multiplied by the ratio of leaseDuration to the default
+// lease duration.
 func scaleDuration(d, leaseDuration time.Duration) time.Duration {
 	return time.Duration(float64(d) * float64(leaseDuration) / float64(defaultLeaseDuration))
 }

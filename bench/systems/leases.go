@@ -87,5 +87,5 @@ func writeObject(w http.ResponseWriter, code int, object any) {
 	}
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(object) // an error is ignored, because the client notices a reply that is cut short
+	_ = json.NewEncoder(w).Encode(object) // ignore the error, because the client notices an incomplete reply
 }

@@ -47,7 +47,7 @@ func onZooKeeper(timeout time.Duration) systemStarter {
 	}
 }
 
-// libraryOnEtcd joins the election with this library.
+// libraryOnEtcd joins the election on etcd with this library.
 func libraryOnEtcd(timeout time.Duration) joinEtcd {
 	return func(c *connection, name string) (*candidate, error) {
 		e, err := etcd.NewElection(c.client, "/election",
@@ -59,7 +59,7 @@ func libraryOnEtcd(timeout time.Duration) joinEtcd {
 	}
 }
 
-// compete starts a candidacy. release closes the candidate's connection.
+// compete starts a candidacy. The function release closes the candidate's connection.
 func compete(e leaderelection.Candidate, n *network, release func()) *candidate {
 	c := &candidate{leads: make(chan time.Time, 1), crash: n.crash, resign: e.Resign}
 	go e.ElectLeader()
@@ -73,7 +73,7 @@ func compete(e leaderelection.Candidate, n *network, release func()) *candidate 
 		}
 	}()
 	c.close = func() {
-		_ = e.Resign() // the error is ignored, because a resignation cannot be confirmed after a crash
+		_ = e.Resign() // ignore the error, because a candidate cannot confirm a resignation after a crash
 		<-ended
 		release()
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// system is a way of electing a leader.
+// system is one way of electing a leader.
 type system struct {
 	name    string
 	timeout time.Duration // the time after which a leader that crashed is replaced
@@ -20,12 +20,13 @@ type system struct {
 // systemStarter starts the servers of a system, which stop stops.
 type systemStarter func(ctx context.Context) (join candidateJoiner, stop func(), err error)
 
-// candidateJoiner adds a candidate to the election, without waiting for its role.
+// candidateJoiner adds a candidate with the given name to the election. It does not wait until the candidate leads or
+// follows.
 type candidateJoiner func(name string) (*candidate, error)
 
-// candidate is a candidate of any system.
+// candidate is a candidate of one of the systems.
 type candidate struct {
-	leads  chan time.Time // receives the time at which the candidate's program was notified that it leads; capacity 1
+	leads  chan time.Time // receives the time at which the candidate's program learns of its leadership; capacity 1
 	resign func() error   // makes the candidate leave the election
 	crash  func()         // closes the candidate's connections, and prevents new ones
 	close  func()         // releases all resources, after resign or crash
@@ -70,14 +71,14 @@ func measure(ctx context.Context, sys system, s settings) (f measuredFigures, er
 	return f, leader.resign()
 }
 
-// replaceLeader stops the leader and returns the time until next leads.
+// replaceLeader ends the leadership of leader by a resignation or a crash, and returns the time until next leads.
 func replaceLeader(ctx context.Context, sys system, leader, next *candidate, crash bool) (time.Duration, error) {
 	// The next candidate joins during this pause. The length of the pause is random, so that the timers
 	// of both candidates have random phases.
 	time.Sleep(500*time.Millisecond + rand.N(sys.timeout/2))
 	select {
 	case <-next.leads:
-		return 0, errors.New("two candidates lead")
+		return 0, errors.New("two candidates lead at the same time")
 	default:
 	}
 	resigned := make(chan error, 1)
@@ -95,7 +96,7 @@ func replaceLeader(ctx context.Context, sys system, leader, next *candidate, cra
 	return led.Sub(start), nil
 }
 
-// waitLeader waits until c leads, and returns the time at which its program was notified.
+// waitLeader waits until c leads, and returns the time at which the program of c learned this.
 func waitLeader(ctx context.Context, c *candidate, timeout time.Duration) (time.Time, error) {
 	limit := 5*timeout + 10*time.Second
 	select {

@@ -17,7 +17,7 @@ type network struct {
 	conns   []net.Conn
 }
 
-var errCrashed = errors.New("the candidate has crashed")
+var errCrashed = errors.New("no new connection: the crash of this candidate is simulated")
 
 func (n *network) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer

@@ -23,29 +23,31 @@ const (
 	flagAlsoElection = "also-election"
 )
 
-// migrationFlags contains the flags of a migration: a second backend, on which this instance leads as well.
+// migrationFlags contains the flags --also and --also-election of a migration to a second backend. During a
+// migration, an instance leads only while it leads on both backends.
 type migrationFlags struct {
 	backend  string // the name of the second backend, or of a file with its settings; "" without a migration
-	election string // "" for the name of --election, or that of the file
+	election string // the value of --also-election; "" means the name of --election, or the name in the file
 
-	second *settings // the settings of the second backend; nil without a migration, and before check
+	second *settings // the settings of the second backend; nil without a migration, and before check was called
 
-	candidate atomic.Pointer[migration.Candidate] // the newest candidate of both backends
-	last      atomic.Pointer[alsoToken]           // the last result of token
+	candidate atomic.Pointer[migration.Candidate] // the newest candidate, which takes part on both backends
+	last      atomic.Pointer[secondToken]         // the last result of the method token
 }
 
-// alsoToken is the token on the second backend of a leadership on both.
-type alsoToken struct {
+// secondToken is the fencing token on the second backend of a leadership that an instance has on both backends.
+type secondToken struct {
 	leadership *leaderelection.Leadership
 	token      int64
 }
 
-// token returns the token of l on the second backend. known is false without a migration. The last token remains
-// known after l has ended, so that the end command receives it even if the candidate leads again.
+// token returns the fencing token of l on the second backend, and remembers it. known is false without a migration.
+// The last token remains known after l has ended, so that the end command receives that token even if the candidate
+// leads again.
 func (a *migrationFlags) token(l *leaderelection.Leadership) (token int64, known bool) {
 	if c := a.candidate.Load(); c != nil {
 		if _, second := c.Leaderships(l); second != nil {
-			a.last.Store(&alsoToken{l, second.Token()})
+			a.last.Store(&secondToken{l, second.Token()})
 		}
 	}
 	last := a.last.Load()
@@ -60,16 +62,16 @@ func (a *migrationFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&a.election, flagAlsoElection, "", "name of the election on the backend of --also (default: that of --election); not with a file, which contains the name")
 }
 
-// check returns a usage error if the flags are invalid, or are not needed. Otherwise it sets the settings of the second
-// backend. checkBackend checks the settings of one backend.
+// check returns a usage error if the flags are invalid or unnecessary. Otherwise it sets a.second to the settings of
+// the second backend. checkBackend checks the settings of one backend.
 func (a *migrationFlags) check(s *settings, checkBackend func(*settings) error) error {
 	switch {
 	case a.backend == "" && a.election != "":
-		return usage("--also-election %s: it needs --also, for example --also etcd", a.election)
+		return usage("--also-election %s requires --also, for example --also etcd", a.election)
 	case a.backend == "":
 		return nil
 	case a.backend == s.backend:
-		return usage("--also %s: it is the backend of --backend: name another one, for example --also %s, or a file with the settings of the second election, for example --also new.yaml", a.backend, otherBackend(s.backend))
+		return usage("--also %s: --backend already names this backend: name another backend, for example --also %s, or a file with the settings of the second election, for example --also new.yaml", a.backend, otherBackend(s.backend))
 	case backendKinds[a.backend].open == nil:
 		return a.checkFile(s, checkBackend)
 	}
@@ -79,7 +81,7 @@ func (a *migrationFlags) check(s *settings, checkBackend func(*settings) error) 
 	return checkBackend(a.second)
 }
 
-// checkFile does the work of check if --also names a file.
+// checkFile checks the flags like check, if --also names a file.
 func (a *migrationFlags) checkFile(s *settings, checkBackend func(*settings) error) error {
 	second, err := a.readFile(s)
 	if err != nil {
@@ -88,16 +90,16 @@ func (a *migrationFlags) checkFile(s *settings, checkBackend func(*settings) err
 	err = checkBackend(second)
 	switch {
 	case err != nil:
-		return second.nameKeys(err)
+		return second.addFileToError(err)
 	case sameElection(s, second):
-		return usage("--also %s: it is the election of --backend %s: name one on other servers, or with another name, for example in the key %q of the file", a.backend, s.backend, flagElection)
+		return usage("--also %s: the settings of --backend %s already name this election: name an election on other servers, or with another name, for example in the key %q of the file", a.backend, s.backend, flagElection)
 	}
 	a.second = second
 	return nil
 }
 
-// readFile returns the settings of the second backend in the file that --also names. Flags and variables do not set
-// them. The instance and its log are those of s.
+// readFile returns the settings of the second backend, which it reads from the file that --also names. Flags and
+// variables do not change these settings. The name of the instance and the log are those of s.
 func (a *migrationFlags) readFile(s *settings) (*settings, error) {
 	second := &settings{alsoFile: a.backend, log: s.log.With(flagAlso, a.backend)}
 	newRootWith(second, newRun(&runCommand{settings: second}))
@@ -105,7 +107,7 @@ func (a *migrationFlags) readFile(s *settings) (*settings, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, usage("--also %s: not one of this build's backends (%s), and there is no such file", a.backend, backendNames())
-	case err != nil && strings.HasPrefix(err.Error(), a.backend+":"): // the error concerns the text of the file
+	case err != nil && strings.HasPrefix(err.Error(), a.backend+":"): // the error concerns the content of the file
 		return nil, usage("%w; the file has the form of --config, for example --also new.yaml", err)
 	case err != nil:
 		return nil, cmdline.Errorf(cmdline.Usage, "%w", err)
@@ -126,8 +128,9 @@ func (a *migrationFlags) readFile(s *settings) (*settings, error) {
 	return second, nil
 }
 
-// nameKeys adds the file of --also, if there is one, to an error that names its keys as flags, and their lines.
-func (s *settings) nameKeys(err error) error {
+// addFileToError adds the name of the file of --also to an error, if there is such a file. The error then names flags by
+// the keys and lines of the file.
+func (s *settings) addFileToError(err error) error {
 	if err == nil || s.alsoFile == "" {
 		return err
 	}
@@ -147,11 +150,12 @@ func (s *settings) nameKeys(err error) error {
 	return cmdline.Errorf(exitCode(err), "--also %s, in which keys replace the flags of this backend: %w%s", s.alsoFile, err, places)
 }
 
-// warnOfVariables logs a warning for each environment variable that differs from its key in the file of --also. The
-// variable may be needed for the first backend, but would replace the key when the file is that of --config.
+// warnOfVariables logs a warning for each environment variable that sets another value than a key in the file of
+// --also. The first backend may need the variable, but the variable would replace the key as soon as the file is used
+// for --config.
 func (s *settings) warnOfVariables() {
 	s.keys.VisitAll(func(f *pflag.Flag) {
-		if !f.Changed || f.Name == keyCommand { // the program is not set by a variable
+		if !f.Changed || f.Name == keyCommand { // no variable sets the program
 			return
 		}
 		value := f.Value.String()
@@ -166,16 +170,17 @@ func (s *settings) warnOfVariables() {
 	})
 }
 
-// sameElection reports whether two settings name the same election. It compares the names of servers as text.
+// sameElection reports whether two settings name the same election. It compares the names of servers as text, without
+// resolving them.
 func sameElection(a, b *settings) bool {
 	k := backendKinds[a.backend]
-	if a.backend != b.backend || k.places == nil {
+	if a.backend != b.backend || k.electionKeys == nil {
 		return false
 	}
-	return slices.ContainsFunc(k.places(b), func(place string) bool { return slices.Contains(k.places(a), place) })
+	return slices.ContainsFunc(k.electionKeys(b), func(key string) bool { return slices.Contains(k.electionKeys(a), key) })
 }
 
-// otherBackend returns the name of a backend for an example.
+// otherBackend returns the name of another backend than the given one, for an example in an error.
 func otherBackend(backend string) string {
 	if backend == "zookeeper" {
 		return "etcd"
@@ -183,8 +188,8 @@ func otherBackend(backend string) string {
 	return "zookeeper"
 }
 
-// openRun opens the backend for the command run. If there is a second backend, a candidate leads only
-// while it leads on both, and observers see the leader on the first backend.
+// openRun opens the backend for the command run. If there is a second backend, the result is the combination of both:
+// a candidate leads only while it leads on both, and observers see the leader on the first backend.
 func (a *migrationFlags) openRun(s *settings) (backend, error) {
 	first, err := s.openRun()
 	if err != nil || a.backend == "" {
@@ -193,9 +198,9 @@ func (a *migrationFlags) openRun(s *settings) (backend, error) {
 	second, err := a.second.openRun()
 	if err != nil {
 		first.close()
-		return backend{}, a.second.nameKeys(err)
+		return backend{}, a.second.addFileToError(err)
 	}
-	if a.second.alsoFile != "" { // without a separate file, the files of certificates and secrets are those of s
+	if a.second.alsoFile != "" { // without a separate file, monitoring s covers the files of the second backend
 		stop, closeBackend := a.second.monitorFiles(), second.close
 		second.close = func() {
 			stop()
@@ -205,8 +210,8 @@ func (a *migrationFlags) openRun(s *settings) (backend, error) {
 	return a.combineBackends(s, first, second), nil
 }
 
-// combineBackends returns a backend whose candidates must lead on both backends. It lists and observes the
-// candidates of the first.
+// combineBackends returns a backend whose candidates must lead on both backends. It lists and observes the candidates
+// of the first backend.
 func (a *migrationFlags) combineBackends(s *settings, first, second backend) backend {
 	b := first
 	b.close = func() {
@@ -225,14 +230,14 @@ func (a *migrationFlags) combineBackends(s *settings, first, second backend) bac
 		}
 		return nil
 	}
-	var met atomic.Bool // reports that the second backend was connected once
+	var met atomic.Bool // whether the second backend was connected before
 	b.connected = func() error {
 		err := second.checkConnected()
 		if err == nil {
 			met.Store(true)
 		} else if second.start != nil && !met.Load() {
-			// Report no error before the second backend was connected once: a majority of its peers may
-			// not run yet, and the next one starts only when this instance is ready.
+			// Report no error before the second backend was connected once: the majority of its peers may not run
+			// yet, and a supervisor starts the next instance only when this instance is ready.
 			err = nil
 		}
 		return errors.Join(first.checkConnected(), err)
@@ -247,22 +252,23 @@ func (a *migrationFlags) combineBackends(s *settings, first, second backend) bac
 		return errors.Join(errs...)
 	}
 	b.newCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
-		// A program may use the rest of the lease to stop, and this part of the session timeout. See leaseMargin.
+		// To stop, a program may use the rest of its lease, and then --lost-grace, which is at most a part of the
+		// session timeout: timeout/leaseMargin. The grace covers both.
 		timeout := max(first.timeout(s), second.timeout(a.second))
 		grace := timeout + timeout/leaseMargin
 		if second.start != nil {
 			if err := second.start(); err != nil {
-				return nil, a.second.nameKeys(err)
+				return nil, a.second.addFileToError(err)
 			}
 		}
-		checking, cancel := context.WithTimeout(ctx, distinctLimit)
+		checking, cancel := context.WithTimeout(ctx, differentElectionsLimit)
 		defer cancel()
-		if err := a.checkDistinct(checking, first, second); err != nil {
+		if err := a.checkDifferentElections(checking, first, second); err != nil {
 			return nil, err
 		}
 		candidate, err := migration.NewCandidate(ctx, first.newCandidate, func(ctx context.Context) (leaderelection.Candidate, error) {
-			// Check again, because a backend may not have answered before.
-			if err := a.checkDistinct(ctx, first, second); err != nil {
+			// Check again, because a backend may not have answered the first check.
+			if err := a.checkDifferentElections(ctx, first, second); err != nil {
 				return nil, err
 			}
 			return second.newCandidate(ctx)
@@ -276,12 +282,12 @@ func (a *migrationFlags) combineBackends(s *settings, first, second backend) bac
 	return b
 }
 
-// distinctLimit is the time that a start waits for the answers that checkDistinct needs.
-const distinctLimit = 2 * time.Second
+// differentElectionsLimit is how long the creation of a candidate waits for the answers that checkDifferentElections needs.
+const differentElectionsLimit = 2 * time.Second
 
-// checkDistinct returns an error if both backends answer and contain the same election. No candidate
-// could lead both: the second candidate of each instance would wait for its first one.
-func (a *migrationFlags) checkDistinct(ctx context.Context, first, second backend) error {
+// checkDifferentElections returns an error if both backends answer and contain the same election. In one election, no instance
+// could lead twice: its second candidate would wait for its first.
+func (a *migrationFlags) checkDifferentElections(ctx context.Context, first, second backend) error {
 	if first.epoch == nil || second.epoch == nil {
 		return nil
 	}
@@ -292,19 +298,19 @@ func (a *migrationFlags) checkDistinct(ctx context.Context, first, second backen
 	if inSecond, err := second.epoch(ctx); err != nil || inSecond != inFirst {
 		return nil
 	}
-	return usage("--also %s: its store contains the election of --store: it is the same store by another address, or a copy of it; name another store, or another election, for example in the key %q of the file: %w", a.backend, flagElection, leaderelection.ErrInvalid)
+	return usage("--also %s: its store contains the election of --store, so it is the same store at another address, or a copy: name another store, or another election, for example in the key %q of the file: %w", a.backend, flagElection, leaderelection.ErrInvalid)
 }
 
-// advise adds advice for the user to the error that ended run.
+// advise adds advice for the user to an error that has ended the command run.
 func (a *migrationFlags) advise(s *settings, err error) error {
 	if errors.Is(err, migration.ErrNewElection) {
-		return a.second.nameKeys(a.second.advise(err))
+		return a.second.addFileToError(a.second.advise(err))
 	}
 	return s.advise(err)
 }
 
-// timeout returns the session timeout that was granted, or 0 if it is not known yet. If the backend has
-// no function sessionTimeout, it is that of the settings.
+// timeout returns the session timeout that the servers have granted, or 0 if it is not known yet. If the backend has
+// no function sessionTimeout, it returns the timeout of the settings.
 func (b backend) timeout(s *settings) time.Duration {
 	if b.sessionTimeout == nil {
 		return s.requestedTimeout()

@@ -17,21 +17,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestAlso_OneInstanceWorksDuringMigration checks that instances of the three versions of a migration do not
-// work at the same time, and that an instance that leads on both backends has a successor of either version,
-// and gives its program and its commands both tokens.
-func TestAlso_OneInstanceWorksDuringMigration(t *testing.T) {
+// TestMigration_RunsOneInstanceAtATime checks that the programs of instances before, during and after a migration
+// (--also) never run at the same time, and that an instance that leads on both backends can be succeeded by an
+// instance of the current or the next step, and passes both fencing tokens to its program and commands.
+func TestMigration_RunsOneInstanceAtATime(t *testing.T) {
 	t.Parallel()
 	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
-	h := newHarness(t, []string{"--election", "/jobs/one", "--session-timeout", session.String(), "--grace", "10ms"})
+	h := newHarness(t, []string{"--election", "/jobs/one", "--session-timeout", sessionTimeout.String(), "--grace", "10ms"})
 	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zooKeeper.Addr()}
 	newOnly := []string{"--backend", "etcd", "--etcd-endpoints", etcd.Addr(0), "--election", "/jobs/two"}
 	h.requireMigration(oldOnly, slices.Concat(oldOnly, []string{"--also", "etcd", "--also-election", "/jobs/two", "--etcd-endpoints", etcd.Addr(0)}), newOnly)
 }
 
-// requireMigration runs an elector with the flags of the first version of a migration, two with those of the second,
-// and one with those of the third. It requires that each works after the previous one, and that the program and the
-// commands of the second version receive both tokens.
+// requireMigration runs one elector with the flags of the time before a migration, two with the flags during the
+// migration, and one with the flags after it. It requires that their programs work one after another, and that the
+// program and the commands during the migration receive the fencing tokens of both backends.
 func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
 	h.Helper()
 	a := h.lead("a", stubborn, oldOnly...)
@@ -51,9 +51,10 @@ func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
 	h.requireOrder("a", "b", "c", "d")
 }
 
-// TestAlso_FileKeepsSettingsApart checks that instances of the versions of a migration do not work at the
-// same time, and that an instance does not use settings of one backend, such as the password, for the other.
-func TestAlso_FileKeepsSettingsApart(t *testing.T) {
+// TestMigration_KeepsSettingsOfBackendsApart checks that an instance does not use settings of one backend, such as
+// the password, for the other backend, and that the programs of instances before, during and after the migration
+// never run at the same time.
+func TestMigration_KeepsSettingsOfBackendsApart(t *testing.T) {
 	t.Parallel()
 	postgres := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres() })
 	redis := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "first password") })
@@ -82,15 +83,15 @@ func TestAlso_FileKeepsSettingsApart(t *testing.T) {
 	}
 }
 
-// TestAlso_ToRaftlog checks that instances that do not lead yet run their peers, and that the migration ends
-// with instances of the next version, which replace the others one by one.
-func TestAlso_ToRaftlog(t *testing.T) {
+// TestMigration_MovesElectionToRaftlog checks that instances that migrate to raftlog run their peers already before
+// they lead, and that the migration ends when instances that use only raftlog have replaced the others one by one.
+func TestMigration_MovesElectionToRaftlog(t *testing.T) {
 	t.Parallel()
 	h := newRaftlogHarness(t)
 	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zktest.Start(t).Addr(), "--election", "/one"}
 	first := h.lead("first", stubborn, oldOnly...)
 	all := h.runAll(stubborn, append(oldOnly, "--also", "raftlog", "--also-election", "one")...)
-	// No leader was found, but a majority of the peers has answered.
+	// Wait until a majority of the peers answers. There is no leader on raftlog yet.
 	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader)
 	first.terminate()
 	leader := h.waitForLeader(all)
@@ -103,9 +104,10 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	h.waitForLeader(waiting)
 }
 
-// TestAlso_Connected checks that an instance is not ready before the other peers of the second backend run,
-// and that it reports the loss of a backend.
-func TestAlso_Connected(t *testing.T) {
+// TestCombineBackends_ReportsLossOfEitherBackend checks that the combination of two backends reports the loss of
+// either backend. A second backend whose peers run inside the electors is not required before its other peers have
+// started.
+func TestCombineBackends_ReportsLossOfEitherBackend(t *testing.T) {
 	errFirst, errSecond := errors.New("first"), errors.New("second")
 	lost, noMajority := error(nil), errSecond
 	first := backend{connected: func() error { return lost }}
@@ -123,13 +125,14 @@ func TestAlso_Connected(t *testing.T) {
 	require.ErrorIs(t, peer.connected(), errSecond, "the peers were connected")
 }
 
-// TestAlso_SameElection checks that an instance does not join an election twice by different addresses of its store.
-func TestAlso_SameElection(t *testing.T) {
+// TestMigration_RejectsSameElectionAtOtherAddress checks that an instance does not join one election twice if --store
+// and the file of --also address the same store by different names.
+func TestMigration_RejectsSameElectionAtOtherAddress(t *testing.T) {
 	t.Parallel()
 	srv := redisServer.Get(t)
 	h := newHarness(t, []string{"--store", "redis://" + srv.Addr(), "--election", "jobs/same", "--session-timeout", "5s", "--grace", "10ms"})
 	same := writeConfigFile(t, "store: redis://localhost:"+srv.Port()+"\nelection: /jobs/same\n")
-	early := h.run("early", graceful, "--also", same) // this instance starts before a record exists
+	early := h.run("early", graceful, "--also", same) // this instance starts before the election exists
 	early.requireExit(cmdline.Usage, "contains the election of --store")
 	a := h.lead("a", graceful)
 	b := h.run("b", graceful, "--also", same)
@@ -138,8 +141,8 @@ func TestAlso_SameElection(t *testing.T) {
 	a.terminate()
 }
 
-// TestSameElection_ComparesServersAndNames checks that two settings of one election are rejected, and those
-// of different elections accepted.
+// TestSameElection_ComparesServersAndNames checks that sameElection recognizes two settings of one election even if
+// the servers are written differently, and distinguishes elections by server and name.
 func TestSameElection_ComparesServersAndNames(t *testing.T) {
 	parsed := func(args ...string) *settings {
 		s, _, err := parse(t, append([]string{"run"}, args...)...)
@@ -166,8 +169,9 @@ func TestSameElection_ComparesServersAndNames(t *testing.T) {
 	require.False(t, sameElection(parsed("--backend", "console"), parsed("--backend", "console")))
 }
 
-// TestAlso_FileErrors checks that an invalid file is rejected, with an error that contains the file and the setting.
-func TestAlso_FileErrors(t *testing.T) {
+// TestMigration_RejectsInvalidFileOfSecondBackend checks that elector rejects an invalid file of --also, with an
+// error that contains the name of the file and the setting.
+func TestMigration_RejectsInvalidFileOfSecondBackend(t *testing.T) {
 	t.Parallel()
 	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--appendonly", "no", "--save", "3600 1") })
 	addr := redisServer.Get(t).Addr()
@@ -177,14 +181,14 @@ func TestAlso_FileErrors(t *testing.T) {
 		args []string
 	}{
 		"in which keys replace the flags of this backend: --store is required: ": {cmdline.Usage, "backend: changefeed\nelection: jobs", nil},
-		"unknown key \"storre\"":                         {cmdline.Usage, "storre: redis://db", nil},
-		"the file must contain the name of the election": {cmdline.Usage, "store: redis://db", nil},
-		"the file contains the key \"also\"":             {cmdline.Usage, "store: redis://db\nelection: jobs\nalso: etcd", nil},
-		"the file contains the key \"also-election\"":    {cmdline.Usage, "store: redis://db\nelection: jobs\nalso-election: jobs", nil},
-		"omit the flag":                                  {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--also-election", "jobs"}},
-		"it is the election of --backend changefeed":     {cmdline.Usage, "store: redis://" + addr + "\nelection: jobs/files", nil},
-		"--value: backend changefeed":                    {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--value", "v", "--backend", "zookeeper", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs"}},
-		"is store-unsafe: restart":                       {cmdline.Permanent, "store: redis://" + srv.Addr() + "\nelection: jobs", nil},
+		"unknown key \"storre\"":                                          {cmdline.Usage, "storre: redis://db", nil},
+		"the file must contain the name of the election":                  {cmdline.Usage, "store: redis://db", nil},
+		"the file contains the key \"also\"":                              {cmdline.Usage, "store: redis://db\nelection: jobs\nalso: etcd", nil},
+		"the file contains the key \"also-election\"":                     {cmdline.Usage, "store: redis://db\nelection: jobs\nalso-election: jobs", nil},
+		"omit the flag":                                                   {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--also-election", "jobs"}},
+		"the settings of --backend changefeed already name this election": {cmdline.Usage, "store: redis://" + addr + "\nelection: jobs/files", nil},
+		"--value: backend changefeed":                                     {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--value", "v", "--backend", "zookeeper", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs"}},
+		"is store-unsafe: restart":                                        {cmdline.Permanent, "store: redis://" + srv.Addr() + "\nelection: jobs", nil},
 	} {
 		file := writeConfigFile(t, c.file)
 		p := start(t, slices.Concat([]string{"run", "--store", "redis://" + addr, "--election", "jobs/files", "--also", file}, c.args, []string{"--", "true"})...)
@@ -194,8 +198,9 @@ func TestAlso_FileErrors(t *testing.T) {
 	}
 }
 
-// TestAlso_RaftlogFile checks that an error about a peer of the second backend names the file and the line.
-func TestAlso_RaftlogFile(t *testing.T) {
+// TestMigration_NamesFileAndLineOfInvalidPeer checks that an error about a raftlog peer that the file of --also
+// configures names the file and the line.
+func TestMigration_NamesFileAndLineOfInvalidPeer(t *testing.T) {
 	t.Parallel()
 	srv := redisServer.Get(t)
 	for id, c := range map[string]struct {
@@ -204,7 +209,7 @@ func TestAlso_RaftlogFile(t *testing.T) {
 		line string
 	}{
 		"b": {cmdline.Usage, "--peer-id b: not one of --peers", ":3"},
-		"a": {cmdline.Failed, "--peers, --peer-listen: this peer cannot listen on " + srv.Addr(), ":2"}, // the address of the other server
+		"a": {cmdline.Failed, "--peers, --peer-listen: this peer cannot listen on " + srv.Addr(), ":2"}, // this address belongs to the Redis server
 	} {
 		file := writeConfigFile(t, "backend: raftlog\npeers: [a="+srv.Addr()+"]\npeer-id: "+id+"\ndir: "+t.TempDir()+"\ninsecure: true\nelection: report\n")
 		p := start(t, "run", "--store", "redis://"+srv.Addr(), "--election", "jobs/peers", "--also", file, "--", "true")
@@ -214,9 +219,10 @@ func TestAlso_RaftlogFile(t *testing.T) {
 	}
 }
 
-// TestAlso_EndsEarly checks that an instance of the next version does not begin while the program of a leader
-// that has lost the first election before its lease still stops.
-func TestAlso_EndsEarly(t *testing.T) {
+// TestMigration_WaitsForProgramIfElectionEnds checks that an instance of the next step of a migration does not start
+// its program while the former leader is still stopping its program. The former leader has lost the first election,
+// which was ended, before its lease has expired.
+func TestMigration_WaitsForProgramIfElectionEnds(t *testing.T) {
 	t.Parallel()
 	etcd := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	h := newZooKeeperHarness(t)
@@ -229,12 +235,12 @@ func TestAlso_EndsEarly(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestAlso_AdviceNamesOwnSettings checks that the advice about an error of a candidate of the second backend
-// does not name settings of the first.
-func TestAlso_AdviceNamesOwnSettings(t *testing.T) {
+// TestMigration_AdvisesSettingsOfFailedBackend checks that the advice about an error of the second backend names
+// settings of that backend, and not settings of the first.
+func TestMigration_AdvisesSettingsOfFailedBackend(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
-	conn, _, err := srv.Connect(session)
+	conn, _, err := srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = conn.Create("/protected", nil, 0, append(zk.DigestACL(zk.PermAll, "user", "password"), zk.WorldACL(zk.PermRead)...))
@@ -244,18 +250,17 @@ func TestAlso_AdviceNamesOwnSettings(t *testing.T) {
 	p.requireExit(cmdline.Permanent, "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH")
 }
 
-// TestAlso_UnreadableFile checks that the error of a file that cannot be read does not describe its form, and
-// names no backend.
-func TestAlso_UnreadableFile(t *testing.T) {
+// TestMigration_ReportsUnreadableFileWithoutExample checks that the error for an unreadable file of --also contains
+// neither an example of --also nor a description of the file format, because neither is the cause.
+func TestMigration_ReportsUnreadableFileWithoutExample(t *testing.T) {
 	p := start(t, "run", "--zookeeper-servers", "x", "--also", t.TempDir(), "--", "true")
 	p.requireExit(cmdline.Usage, "is not a regular file")
 	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
 }
 
-// TestAlso_WarnsOfVariablesThatOverrideFile checks that there is a warning about each variable that
-// would replace a key of the file in the next version, and that no warning is about other variables or
-// contains values.
-func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
+// TestMigration_WarnsOfVariablesThatOverrideFile checks that elector warns of each environment variable that would
+// override a key of the --also file after the migration, does not warn of other variables, and logs no values.
+func TestMigration_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
 	t.Setenv("ELECTOR_KEY", "/jobs/old")
 	t.Setenv("ELECTOR_ETCD_ENDPOINTS", "etcd1:2379,etcd2:2379")
@@ -266,13 +271,13 @@ func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	require.NotContains(t, p.log.Text(), "/jobs")
 }
 
-// TestAlso_RejectsInvalidSettings checks that invalid settings of a migration are rejected, with an error
+// TestMigration_RejectsInvalidSettings checks that elector rejects invalid settings of a migration, with an error
 // that names the flag.
-func TestAlso_RejectsInvalidSettings(t *testing.T) {
+func TestMigration_RejectsInvalidSettings(t *testing.T) {
 	for text, args := range map[string][]string{
-		"--also zookeeper: it is the backend of --backend": {"--also", "zookeeper"},
-		"--also paper: not one of this build's backends":   {"--also", "paper"},
-		"--also-election /jobs/two: it needs --also":       {"--also-election", "/jobs/two"},
+		"--also zookeeper: --backend already names this backend": {"--also", "zookeeper"},
+		"--also paper: not one of this build's backends":         {"--also", "paper"},
+		"--also-election /jobs/two requires --also":              {"--also-election", "/jobs/two"},
 		`--also-election: invalid argument: path "report" does not begin with a slash; for example --also-election /`: {
 			"--backend", "changefeed", "--store", "nats://127.0.0.1:1", "--election", "report", "--also", "zookeeper",
 		},

@@ -8,17 +8,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// attempt is the time of run before its first leadership. --timeout and --try can make it fail.
+// attempt is the part of a run before its first leadership. It can fail because of --timeout or --try.
 type attempt struct {
-	cancel func() // cancel ends the run
+	cancel func() // cancel ends the run after a failure
 
 	mu      sync.Mutex
 	elected bool
-	err     error // the reason for the failure, or nil
+	err     error // the reason why the attempt has failed, or nil
 }
 
-// markSucceeded records that a leadership begins, so the attempt cannot fail any more. It returns an error if
-// the attempt has failed before.
+// markSucceeded records that a leadership begins, so that the attempt cannot fail any more. It returns the error of
+// the attempt if the attempt has already failed.
 func (a *attempt) markSucceeded() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -26,7 +26,7 @@ func (a *attempt) markSucceeded() error {
 	return a.err
 }
 
-// fail ends the run with an error, unless the attempt has succeeded or failed before.
+// fail ends the run with err, unless the attempt has already succeeded or failed.
 func (a *attempt) fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,7 +43,7 @@ func (a *attempt) failure() error {
 	return a.err
 }
 
-// notElected returns an error with the exit code for a run that did not become the leader.
+// notElected returns an error with the exit code of a run that was not elected.
 func notElected(format string, args ...any) error {
 	return cmdline.Errorf(cmdline.NoLeader, "not elected: "+format, args...)
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// TestRun_TryAndTimeoutEndRun checks that --try and --timeout end a run in time, but not the run of a leader.
-func TestRun_TryAndTimeoutEndRun(t *testing.T) {
+// TestRun_ExitsAfterTryOrTimeoutIfNotElected checks that elector run exits with --try if another candidate is ahead,
+// and with --timeout if it is not elected in time, and that neither flag ends the run of a leader.
+func TestRun_ExitsAfterTryOrTimeoutIfNotElected(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	commands := []string{"--leader-begin-command", "echo begins", "--leader-end-command", "echo ends"}
@@ -37,8 +38,9 @@ func TestRun_TryAndTimeoutEndRun(t *testing.T) {
 	disconnected.requireExit(cmdline.NoLeader, "has elapsed: no session on zookeeper")
 }
 
-// TestAttempt_FailsOnlyOnce checks that an attempt fails at most once, and not after it has succeeded.
-func TestAttempt_FailsOnlyOnce(t *testing.T) {
+// TestAttempt_FailsAtMostOnce checks that an attempt to become leader fails at most once, and cannot fail after it
+// has succeeded.
+func TestAttempt_FailsAtMostOnce(t *testing.T) {
 	cancelled := 0
 	r := &runCommand{}
 	r.attempt.cancel = func() { cancelled++ }

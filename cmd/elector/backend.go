@@ -18,31 +18,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// backend contains the functions of an opened backend. A function that the backend does not support is
-// nil, except for close. requirements lists the functions that each command needs.
+// backend contains the functions of an opened backend. Functions that the backend does not support are nil, except
+// for close, which every backend has. requirements lists the functions that each command needs.
 type backend struct {
-	// close releases the resources of the backend, within seconds.
+	// close releases the resources of the backend. It returns within seconds.
 	close func()
 
-	// start starts what must run in each instance of run, also in those that do not join the election yet, as with --also.
-	// It is optional.
+	// start starts what each instance of the command run must provide to other instances, such as a peer, even if the
+	// instance does not join the election yet, as with --also. It is optional.
 	start func() error
-	// newCandidate creates a candidate. It waits for the backend until ctx is done. Backends that
-	// openRun has not returned do not need it.
+	// newCandidate creates a candidate. It waits for the backend until ctx is done. Only backends that openRun has
+	// returned have this function.
 	newCandidate func(ctx context.Context) (leaderelection.Candidate, error)
-	// sessionTimeout returns the session timeout, or 0 if it is not known yet. If it is nil, the
-	// timeout is that of the settings.
+	// sessionTimeout returns the session timeout, or 0 if it is not known yet. If sessionTimeout is nil, the timeout
+	// of the settings applies.
 	sessionTimeout func() time.Duration
-	// awaitSession waits until the servers have granted a session timeout. It is nil if servers do
-	// not change the timeout of the settings.
+	// awaitSession waits until the servers have granted a session timeout. It is nil if the servers always use the
+	// timeout of the settings.
 	awaitSession func(ctx context.Context) error
-	// connected returns an error if the backend is not connected. Use checkConnected.
+	// connected returns an error if the backend is not connected. It may be nil: callers use checkConnected.
 	connected func() error
 	// healthy returns an error if the backend cannot recover without a restart of this process.
 	healthy func() error
 
-	// epoch returns a text that identifies the election, and that no other election has, or "" if the
-	// election does not exist.
+	// epoch returns a text that identifies the election and differs for each election, even at the same name. It
+	// returns "" if the election does not exist.
 	epoch func(ctx context.Context) (string, error)
 
 	// list returns the candidates in the order of succession, the leader first. Its error wraps
@@ -54,23 +54,24 @@ type backend struct {
 	// requestResignation requests a candidate to resign. It returns nil after the candidate has
 	// left, and an error that wraps the cause of ctx if it has not left when ctx is done.
 	requestResignation func(ctx context.Context, election string, candidate candidateInfo) error
-	// transfer makes a candidate the leader, given its name, and returns nil when it leads. The error wraps
-	// leaderelection.ErrNotTransferred if the candidate does not take over, and the cause of ctx if ctx was done first.
-	// It is nil if the candidates wait in a queue.
+	// transfer makes the candidate with the given name the leader, and returns nil when that candidate leads. The
+	// error wraps leaderelection.ErrNotTransferred if the candidate does not take over, and the cause of ctx if ctx
+	// was done first. transfer is nil if the candidates wait in a queue.
 	transfer func(ctx context.Context, election, to string) error
-	// anyElection reports whether these functions accept elections other than --election.
+	// anyElection is true if the functions with the parameter election accept elections other than --election.
 	anyElection bool
-	// find returns the elections below a znode. complete is false if there may be more.
+	// find returns the elections below a znode. complete is false if there may be more elections.
 	find func(ctx context.Context, parent string) (elections []string, complete bool, err error)
 
-	// examine checks the servers and the election. If a check was not possible, the last findings say
-	// why.
+	// examine checks the servers and the election. If some checks were not possible, the last findings contain the
+	// reason.
 	examine func(ctx context.Context) []finding
 
-	// endElection ends the election for all its candidates. It returns an error if the election does not
+	// endElection ends the election, so that all candidates leave. It returns an error if the election does not
 	// exist.
 	endElection func(ctx context.Context) error
-	// deleteElection ends the election, if it exists.
+	// deleteElection ends the election, and returns nil if the election does not exist. Some backends also delete the
+	// data of the election.
 	deleteElection func(ctx context.Context) error
 }
 
@@ -79,8 +80,8 @@ const (
 	topUnder         = "top --under"
 )
 
-// requirements reports for each command, or form of a command, whether a backend has the functions
-// that the command needs.
+// requirements contains, for each command or form of a command, a function that reports whether a backend supports
+// the command.
 var requirements = map[string]func(backend) bool{
 	"status":         func(b backend) bool { return b.list != nil },
 	"watch":          func(b backend) bool { return b.watch != nil },
@@ -104,30 +105,30 @@ func (b backend) checkConnected() error {
 
 // backendKind describes a kind of backend. Functions that are marked as optional may be nil.
 type backendKind struct {
-	// functions contains the functions of the backends that open returns. The receiver of the functions
-	// is nil, so they are only compared with nil.
+	// functions contains the functions of an opened backend. They have no receiver, so they are only compared with
+	// nil, and never called.
 	functions backend
-	// flags registers the flags of the backend. It is optional.
+	// flags, which is optional, registers the flags of the backend.
 	flags func(*settings, *pflag.FlagSet)
-	// servers returns the servers in the settings without passwords, or "" if they do not contain any.
+	// servers returns the servers in the settings, without passwords, or "" if the settings contain no servers.
 	servers func(*settings) string
-	// places returns a text for each server. Two settings that check has accepted name the same election if they
-	// have a text in common. It is nil for an election within one process.
-	places func(*settings) []string
-	// check returns an error if the settings are invalid. It sends nothing.
+	// electionKeys returns a text for each server. Two settings that check has accepted name the same election if they have
+	// one of these texts in common. electionKeys is nil for a backend whose elections exist within one process.
+	electionKeys func(*settings) []string
+	// check returns an error if the settings are invalid. It does not contact servers.
 	check func(*settings) error
-	// checkRun checks settings that only the command run needs. It is optional.
+	// checkRun, which is optional, checks the settings that only the command run needs.
 	checkRun func(*settings) error
-	// open opens the backend with settings that check has accepted. It does not wait for servers.
+	// open opens the backend with settings that check has accepted, without waiting for servers.
 	open func(*settings) (backend, error)
-	// openRun opens the backend for the command run. It is optional; the default is open.
+	// openRun opens the backend for the command run. If openRun is nil, the command run uses open.
 	openRun func(*settings) (backend, error)
-	// sessionTimeout returns the session timeout that the settings request. It is nil if the backend
-	// has no sessions.
+	// sessionTimeout returns the session timeout that the settings request. sessionTimeout is nil if the backend has
+	// no sessions.
 	sessionTimeout func(*settings) time.Duration
 	// supportsValues reports whether candidates can advertise a value (--value).
 	supportsValues bool
-	// advise adds advice for the user to an error of the backend. It is optional.
+	// advise adds advice for the user to an error that the backend has returned. It is optional.
 	advise func(*settings, error) error
 }
 
@@ -139,7 +140,8 @@ func backendNames() string { return strings.Join(allBackends(), ", ") }
 
 func allBackends() []string { return slices.Sorted(maps.Keys(backendKinds)) }
 
-// inferBackend sets the backend if it is not set and the settings contain the servers of only one.
+// inferBackend sets the name of the backend, if the user has not set it, and the settings contain the servers of
+// exactly one backend.
 func (s *settings) inferBackend() {
 	if s.backend != "" {
 		return
@@ -155,7 +157,7 @@ func (s *settings) inferBackend() {
 	}
 }
 
-// backendKindOf returns the kind of the backend, or a usage error.
+// backendKindOf returns the kind of the backend that the settings name, or a usage error.
 func (s *settings) backendKindOf() (backendKind, error) {
 	k, found := backendKinds[s.backend]
 	switch {
@@ -167,7 +169,7 @@ func (s *settings) backendKindOf() (backendKind, error) {
 	return k, nil
 }
 
-// check returns a usage error if the settings of the backend are invalid. It sends nothing.
+// check returns a usage error if the settings of the backend are invalid. It does not contact servers.
 func (s *settings) check() error {
 	k, err := s.backendKindOf()
 	if err != nil {
@@ -176,7 +178,7 @@ func (s *settings) check() error {
 	return k.check(s)
 }
 
-// checkElection returns a usage error if check rejects the name of the election.
+// checkElection returns a usage error if the function check rejects the name of the election.
 func (s *settings) checkElection(check func(name string) error) error {
 	if err := check(s.election); err != nil {
 		return usage("--%s: %w", s.electionFlag(), err)
@@ -184,9 +186,9 @@ func (s *settings) checkElection(check func(name string) error) error {
 	return nil
 }
 
-// placesAt returns a text for each server. Two settings name the same election if they have a text in
-// common.
-func (s *settings) placesAt(servers []string) []string {
+// electionKeysAt returns a text for each server, which contains the server and the election. Two settings name the same
+// election if they have one of these texts in common.
+func (s *settings) electionKeysAt(servers []string) []string {
 	var all []string
 	for _, server := range servers {
 		all = append(all, strings.ToLower(server)+" "+s.election)
@@ -194,7 +196,7 @@ func (s *settings) placesAt(servers []string) []string {
 	return all
 }
 
-// electionFlag returns the flag that names the election on this backend.
+// electionFlag returns the name of the flag for the name of the election. The backend of --also has a separate flag.
 func (s *settings) electionFlag() string {
 	if s.isSecond {
 		return flagAlsoElection
@@ -209,7 +211,7 @@ func (s *settings) open() (backend, error) {
 	return backendKinds[s.backend].open(s)
 }
 
-// openRun opens the backend for the command run, whose check has accepted the settings.
+// openRun opens the backend for the command run. The check of run must have accepted the settings.
 func (s *settings) openRun() (backend, error) {
 	if open := backendKinds[s.backend].openRun; open != nil {
 		return open(s)
@@ -217,7 +219,7 @@ func (s *settings) openRun() (backend, error) {
 	return backendKinds[s.backend].open(s)
 }
 
-// openFor opens the backend for a command of requirements.
+// openFor opens the backend for a command that requirements contains.
 func (s *settings) openFor(command string) (backend, error) {
 	if err := s.requireSupport(command); err != nil {
 		return backend{}, err
@@ -238,9 +240,8 @@ func (s *settings) withBackend(cmd *cobra.Command, timeout time.Duration, f func
 	return f(ctx, b)
 }
 
-// requireSupport returns a usage error that wraps [errors.ErrUnsupported] if the backend does not meet
-// the requirements of a command. It does not check other settings, so that users are not asked for
-// settings that do not help.
+// requireSupport returns a usage error that wraps [errors.ErrUnsupported] if the backend does not support a command.
+// It does not check other settings, because correcting them would not help the user.
 func (s *settings) requireSupport(command string) error {
 	k, err := s.backendKindOf()
 	if err != nil {
@@ -263,7 +264,7 @@ func (s *settings) requireSupport(command string) error {
 	return usage("%s: %w of backend %s, only of %s%s", command, errors.ErrUnsupported, s.backend, strings.Join(supporting, ", "), advice)
 }
 
-// advise adds advice for the user to an error of the backend.
+// advise adds advice for the user to an error that the backend has returned.
 func (s *settings) advise(err error) error {
 	if k := backendKinds[s.backend]; err != nil && k.advise != nil {
 		return k.advise(s, err)
@@ -271,7 +272,7 @@ func (s *settings) advise(err error) error {
 	return err
 }
 
-// describeTimeout adds the timeout and the servers to an error if ctx is done, and otherwise advice.
+// describeTimeout adds the timeout and the servers to err if ctx is done. Otherwise it adds advice for the user.
 func (s *settings) describeTimeout(ctx context.Context, timeout time.Duration, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return s.advise(err)
@@ -286,8 +287,8 @@ func (s *settings) describeTimeout(ctx context.Context, timeout time.Duration, e
 	return &timeoutError{text + reason, err}
 }
 
-// timeoutError is the error of a command whose backend has not answered in time. Its text omits the parts
-// of err that only repeat this.
+// timeoutError is the error of a command whose backend has not answered in time. Its text omits the parts of err that
+// only repeat this fact.
 type timeoutError struct {
 	text string
 	err  error
@@ -297,8 +298,8 @@ func (e *timeoutError) Error() string { return e.text }
 
 func (e *timeoutError) Unwrap() error { return e.err }
 
-// adviseCredentials adds the names of the settings that contain credentials to an error, or the file of --also with
-// all settings. given reports whether credentials are set.
+// adviseCredentials adds to an error the names of the settings for credentials, or the name of the file of --also
+// that contains all settings. given reports whether the user has set credentials.
 func (s *settings) adviseCredentials(err error, given bool, names string) error {
 	place, missing := names, ": set "+names
 	if s.alsoFile != "" {
@@ -311,8 +312,8 @@ func (s *settings) adviseCredentials(err error, given bool, names string) error 
 	return fmt.Errorf("%w; check the credentials in %s", err, place)
 }
 
-// retryCandidate calls create once a second until it succeeds, ctx is done, or the error is not
-// transient. Electors may start before their servers. It logs message and each error.
+// retryCandidate calls create once a second until create succeeds, ctx is done, or the error is not transient,
+// because electors may start before their servers. It logs message with each error.
 func (s *settings) retryCandidate(ctx context.Context, message string, transient func(error) bool, create func() (leaderelection.Candidate, error)) (leaderelection.Candidate, error) {
 	log := s.limitedLog()
 	for {
@@ -330,13 +331,13 @@ func (s *settings) retryCandidate(ctx context.Context, message string, transient
 	}
 }
 
-// lazy is a value that is created when it is first needed.
+// lazy is a value that is created when it is needed for the first time.
 type lazy[T any] struct {
 	mu    sync.Mutex // mu is held while the value is created
 	value atomic.Pointer[T]
 }
 
-// get returns the value. It calls create if no earlier call has succeeded.
+// get returns the value. It calls create if no earlier call of get has created the value.
 func (l *lazy[T]) get(create func() (*T, error)) (*T, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -351,10 +352,10 @@ func (l *lazy[T]) get(create func() (*T, error)) (*T, error) {
 	return v, nil
 }
 
-// created returns the value, or nil if it was not created yet. It does not wait for its creation.
+// created returns the value, or nil if get has not created it yet. It does not wait while get creates the value.
 func (l *lazy[T]) created() *T { return l.value.Load() }
 
-// close calls f with the value if it was created.
+// close calls f with the value if get has created it.
 func (l *lazy[T]) close(f func(*T)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

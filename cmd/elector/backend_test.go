@@ -22,9 +22,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRequirements_AreDocumented checks that the table in docs/elector.md lists the commands that the
-// backends support. The first column of the table contains command lines, the others the backends.
-func TestRequirements_AreDocumented(t *testing.T) {
+// TestDocumentation_ListsCommandsOfEachBackend checks that the table in docs/elector.md lists for each command line
+// whether each backend supports it. The first column of the table contains command lines, and each further column
+// stands for a backend.
+func TestDocumentation_ListsCommandsOfEachBackend(t *testing.T) {
 	text, err := os.ReadFile("../../docs/elector.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "The backends support these commands:\n\n")
@@ -62,8 +63,9 @@ func TestRequirements_AreDocumented(t *testing.T) {
 	}
 }
 
-// TestCommands_NoAnswer checks that a command stops at its timeout, and that the error names the servers.
-func TestCommands_NoAnswer(t *testing.T) {
+// TestCommands_StopAtTimeoutAndNameServers checks that commands fail at their timeout if no server answers, with an
+// error that names the servers.
+func TestCommands_StopAtTimeoutAndNameServers(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
 	for _, command := range []string{"status", "status --wait", "end", "delete"} {
@@ -78,8 +80,8 @@ func TestCommands_NoAnswer(t *testing.T) {
 	watch.terminate()
 }
 
-// TestDescribeTimeout_NamesTheCauseOnce checks that the error of a command that has timed out reports only
-// once that the backend does not answer, contains the reason, and wraps its cause.
+// TestDescribeTimeout_NamesTheCauseOnce checks that the error of a command that has timed out states only once that
+// the backend does not answer, and contains and wraps the cause.
 func TestDescribeTimeout_NamesTheCauseOnce(t *testing.T) {
 	s := &settings{backend: "zookeeper", zookeeper: zooKeeperSettings{servers: "a:1"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 0)
@@ -101,8 +103,9 @@ func TestDescribeTimeout_NamesTheCauseOnce(t *testing.T) {
 	}
 }
 
-// TestCommands_UnsupportedBackend checks that the error lists the backends that support a command.
-func TestCommands_UnsupportedBackend(t *testing.T) {
+// TestCommands_RejectUnsupportedBackend checks that a command that the backend does not support fails with an error
+// that lists the backends that support the command.
+func TestCommands_RejectUnsupportedBackend(t *testing.T) {
 	for command, backends := range map[string]string{
 		"status": "changefeed, etcd, raftlog, zookeeper", "watch": "changefeed, etcd, raftlog, zookeeper",
 		"end": "changefeed, etcd, zookeeper", "delete": "changefeed, etcd, zookeeper", "resign": "etcd, raftlog, zookeeper",
@@ -112,8 +115,9 @@ func TestCommands_UnsupportedBackend(t *testing.T) {
 	}
 }
 
-// TestCommands_PermissionDenied checks that the error names the setting that contains credentials.
-func TestCommands_PermissionDenied(t *testing.T) {
+// TestCommands_NameCredentialsIfPermissionIsDenied checks that the error of a command without permission names the
+// variable and the flag for the credentials.
+func TestCommands_NameCredentialsIfPermissionIsDenied(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
 	h.lead("a", graceful)
@@ -123,9 +127,9 @@ func TestCommands_PermissionDenied(t *testing.T) {
 	h.command("end").requireExit(cmdline.Permanent, "check the credentials in ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }
 
-// TestAdvise_Credentials checks that an error of authentication names the variables that contain credentials,
-// and that other errors do not change.
-func TestAdvise_Credentials(t *testing.T) {
+// TestAdvise_NamesVariablesOfCredentials checks that advise adds the variables and flags for credentials to an error
+// of authentication, does not print the credentials, and returns other errors unchanged.
+func TestAdvise_NamesVariablesOfCredentials(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	for _, c := range []struct{ args, cause, want string }{
 		{"--zookeeper-servers x", "", "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)"},
@@ -143,7 +147,7 @@ func TestAdvise_Credentials(t *testing.T) {
 	} {
 		s, _, err := parse(t, append([]string{"run"}, strings.Fields(c.args)...)...)
 		require.NoError(t, err)
-		cause := leaderelection.ErrPermission // such as SESSIONCLOSEDREQUIRESASLAUTH, for which the library has no error
+		cause := leaderelection.ErrPermission // for example SESSIONCLOSEDREQUIRESASLAUTH, for which the client library has no error
 		if c.cause != "" {
 			cause = errors.New(c.cause)
 		}
@@ -160,8 +164,9 @@ func TestAdvise_Credentials(t *testing.T) {
 	require.Equal(t, quota, s.advise(quota))
 }
 
-// TestAdvise_TLSError checks that the error of a server without TLS names sslmode only if its value was implied.
-func TestAdvise_TLSError(t *testing.T) {
+// TestAdvise_KeepsTLSErrorIfSSLModeWasNotImplied checks that advise adds nothing to the error of a server without TLS
+// if elector has not chosen sslmode itself.
+func TestAdvise_KeepsTLSErrorIfSSLModeWasNotImplied(t *testing.T) {
 	refused := errors.New("tls error: server refused TLS connection")
 	for _, args := range []string{"--store postgres://me@x/db?sslmode=require", "--store postgres://me@x/db --tls", "--store redis://x"} {
 		s, _, err := parse(t, append([]string{"run"}, strings.Fields(args)...)...)

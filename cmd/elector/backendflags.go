@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// This file declares the settings of the backends that a build tag can exclude. It is part of every
-// build, but the flags are registered only if the build contains the backend.
+// This file declares the settings of the backends that a build tag can exclude. The declarations are part of every
+// build, but a build registers the flags only if it contains the backend.
 
 type etcdSettings struct {
 	endpoints      []string

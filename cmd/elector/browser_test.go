@@ -19,9 +19,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-var browser = flag.String("browser", "", "the browser that TestBrowser_OtherOriginHasNoAccess uses, for example chromium")
+var browser = flag.String("browser", "", "the browser that TestBrowser_OtherOriginCannotAccessDevServer uses, for example chromium")
 
-// hostilePage sends requests to the address of --control, and then one to its own server.
+// hostilePage is a web page that sends requests to the address of --control, and then a request to its own server,
+// which tells the test that the page has run.
 const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
 (async () => {
 	const control = "http://%s", results = [];
@@ -37,9 +38,9 @@ const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
 })();
 </script></body>`
 
-// TestBrowser_OtherOriginHasNoAccess checks that a web page of another origin cannot change a dev-server or
-// read its data. It needs a browser: "make browser" runs it.
-func TestBrowser_OtherOriginHasNoAccess(t *testing.T) {
+// TestBrowser_OtherOriginCannotAccessDevServer checks that a web page of another origin can neither change the
+// servers of elector dev-server nor read their data. The test needs a browser: "make browser" runs it.
+func TestBrowser_OtherOriginCannotAccessDevServer(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
 	}
@@ -63,7 +64,7 @@ func TestBrowser_OtherOriginHasNoAccess(t *testing.T) {
 	_, port, _ := strings.Cut(f.address, ":")
 	profile := t.TempDir()
 	browse := func(url string) string { return runBrowser(t, profile, url) }
-	for _, host := range []string{"localhost", "127.0.0.1", "evil.example"} { // the second has another port only
+	for _, host := range []string{"localhost", "127.0.0.1", "evil.example"} { // the second host is the host of --control, with another port
 		done.Store(false)
 		text := browse(strings.Replace(page.URL, "127.0.0.1", host, 1))
 		require.True(t, done.Load(), "the page did not run: %s", text)
@@ -75,7 +76,7 @@ func TestBrowser_OtherOriginHasNoAccess(t *testing.T) {
 	require.Contains(t, browse("http://127.0.0.1:"+port+"/tree"), "data")
 }
 
-// runBrowser returns the document of a page after ten seconds.
+// runBrowser opens a page in the browser, and returns its HTML document after ten seconds.
 func runBrowser(t *testing.T, profile, url string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -86,9 +87,10 @@ func runBrowser(t *testing.T, profile, url string) string {
 	return string(out)
 }
 
-// TestBrowser_PageUpdatesItself checks that the page of --listen updates itself, that the browser applies its
-// style, and that it neither executes nor loads a text of a candidate.
-func TestBrowser_PageUpdatesItself(t *testing.T) {
+// TestBrowser_StatusPageUpdatesItself checks that the page of --listen updates itself in a browser, that the browser
+// applies the style of the page, and that the browser neither executes nor loads anything that the name of a
+// candidate contains.
+func TestBrowser_StatusPageUpdatesItself(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
 	}

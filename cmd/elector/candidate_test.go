@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStreamLeaders_SendsEachChangeOnce checks that every change is sent once, and that the sequence ends
-// after an error and after the context is done.
+// TestStreamLeaders_SendsEachChangeOnce checks that streamLeaders sends each change of the leader once, and closes
+// its channel after an error or when its context is done.
 func TestStreamLeaders_SendsEachChangeOnce(t *testing.T) {
 	a, b := candidateInfo{Name: "a", Token: 1}, candidateInfo{Name: "b", Token: 2}
 	failure := errors.New("connection lost")

@@ -24,7 +24,7 @@ func init() {
 		functions:      (*changefeedBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.changefeed.register(flags) },
 		servers:        func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
-		places:         func(s *settings) []string { return s.placesAt([]string{s.changefeed.store}) }, // see also checkDistinct
+		electionKeys:   func(s *settings) []string { return s.electionKeysAt([]string{s.changefeed.store}) }, // checkDifferentElections finds out if two addresses refer to the same store
 		check:          checkChangefeed,
 		open:           openChangefeed,
 		sessionTimeout: (*settings).requestedTimeout,
@@ -32,14 +32,14 @@ func init() {
 	}
 }
 
-// changefeedBackend is the backend changefeed. It uses one connection and one store for the life of the
-// process. The store contains --election only.
+// changefeedBackend is the backend changefeed. It uses one connection and one store, for the election of --election,
+// for the life of the process.
 type changefeedBackend struct {
 	settings  *settings
 	lazyStore lazy[openedStore]
 }
 
-// openedStore is a store and its connection.
+// openedStore contains an opened store and its connection.
 type openedStore struct {
 	connection *storeurl.Opener
 	store      changefeed.Store
@@ -66,8 +66,7 @@ func checkChangefeed(s *settings) error {
 }
 
 func (s *settings) storeConfig() (c storeurl.Config, err error) {
-	// Only these drivers tell the TLS configuration to which server they connect; those of the other
-	// stores do not.
+	// Only the drivers of these stores tell the TLS configuration to which server they connect.
 	scheme, _, _ := strings.Cut(s.changefeed.store, ":")
 	perServer := slices.Contains([]string{"mariadb", "mysql", "postgres", "postgresql", "redis", "rediss"}, scheme)
 	tls, err := s.tls.clientConfig(false, !perServer)
@@ -81,7 +80,7 @@ func (s *settings) storeConfig() (c storeurl.Config, err error) {
 	}, err
 }
 
-// acceptedRisks returns the risks of --store-unsafe.
+// acceptedRisks returns the risks that the user accepts with --store-unsafe.
 func (c *changefeedSettings) acceptedRisks() ([]changefeed.Risk, error) {
 	var risks []changefeed.Risk
 	for _, name := range c.unsafe {
@@ -94,7 +93,7 @@ func (c *changefeedSettings) acceptedRisks() ([]changefeed.Risk, error) {
 	return risks, nil
 }
 
-// adviseUnsafe adds the setting that accepts the risks to an error about an unsafe deployment.
+// adviseUnsafe adds the flag --store-unsafe with the risks of the deployment to an error about an unsafe store.
 func (s *settings) adviseUnsafe(err error) error {
 	var unsafe *changefeed.UnsafeError
 	if !errors.As(err, &unsafe) {
@@ -111,8 +110,8 @@ func (s *settings) adviseUnsafe(err error) error {
 	return fmt.Errorf("%w; the flag for that is --%s %s", err, flagStoreUnsafe, accepted)
 }
 
-// credentialErrors are parts of the errors, in lower case, that servers of stores return for wrong
-// credentials. Their clients do not share a type for these errors.
+// credentialErrors are parts, in lower case, of the errors that servers of stores return for wrong credentials. The
+// client libraries have no common type for these errors.
 var credentialErrors = []string{
 	"password authentication failed", "no pg_hba.conf entry", // PostgreSQL
 	"access denied for user",        // MySQL and MariaDB
@@ -122,13 +121,13 @@ var credentialErrors = []string{
 	"wrong password", "unknown user", // RethinkDB
 }
 
-// withoutPassword contains the schemes of the addresses of stores whose credentials are not in settings
-// of elector. The errors of these stores name what is missing.
+// withoutPassword contains the schemes of stores for which elector has no setting with credentials. The errors of
+// these stores name what is missing.
 var withoutPassword = []string{
 	"kubernetes://", // Kubernetes
 }
 
-// tlsErrors are parts of the errors, in lower case, of a client of PostgreSQL that requires TLS.
+// tlsErrors are parts, in lower case, of the errors of a PostgreSQL client that requires TLS.
 var tlsErrors = []string{"server refused tls connection", "failed to verify certificate"}
 
 func adviseChangefeed(s *settings, err error) error {
@@ -145,7 +144,8 @@ func adviseChangefeed(s *settings, err error) error {
 	return s.adviseCredentials(err, given, "ELECTOR_STORE (--store postgres://user@host/database) and ELECTOR_STORE_PASSWORD (--store-password)")
 }
 
-// impliesTLS reports whether package storeurl chooses the parameter sslmode if a server receives a password.
+// impliesTLS reports whether package storeurl chooses the parameter sslmode, because the address contains no sslmode
+// and the server receives a password.
 func (c *changefeedSettings) impliesTLS() bool {
 	u, err := url.Parse(c.store)
 	return err == nil && strings.HasPrefix(u.Scheme, "postgres") && u.Query().Get("sslmode") == "" && os.Getenv("PGSSLMODE") == ""
@@ -163,7 +163,7 @@ func (c *changefeedBackend) backend() backend {
 	}
 }
 
-// store returns the store, which is opened by the first successful call.
+// store returns the store. The first successful call opens it.
 func (c *changefeedBackend) store(ctx context.Context) (changefeed.Store, error) {
 	opened, err := c.lazyStore.get(func() (*openedStore, error) {
 		config, err := c.settings.storeConfig()
@@ -187,7 +187,7 @@ func (c *changefeedBackend) store(ctx context.Context) (changefeed.Store, error)
 	return opened.store, nil
 }
 
-// startedStore returns the store after its Start, which commands need that do not join the election.
+// startedStore returns the store after a call of its method Start, which commands need that do not join the election.
 func (c *changefeedBackend) startedStore(ctx context.Context) (changefeed.Store, error) {
 	defer c.settings.warnWhileWaiting()()
 	store, err := c.store(ctx)
@@ -197,21 +197,21 @@ func (c *changefeedBackend) startedStore(ctx context.Context) (changefeed.Store,
 	return store, c.settings.adviseUnsafe(store.Start(ctx))
 }
 
-// options returns the options of elections, and then more options. The session timeout is the lease.
+// options returns the options that all elections of this backend have, followed by the given ones. The session
+// timeout is the lease.
 func (c *changefeedBackend) options(ctx context.Context, more ...changefeed.Option) []changefeed.Option {
 	lease := c.settings.sessionTimeout
 	return append([]changefeed.Option{
 		changefeed.WithContext(ctx), changefeed.WithID(c.settings.instanceID),
-		// The heartbeat follows from the lease, which lasts 7/4 of the heartbeat interval with the
-		// default timeouts.
+		// With the default timeouts, a lease lasts 7/4 of the heartbeat interval.
 		changefeed.WithHeartbeat(lease * 4 / 7),
-		// --lost-grace uses the rest of the lease to stop what elector runs.
+		// In the rest of the lease, --lost-grace lets the program and the commands stop.
 		changefeed.WithStopGuard(lease / stopGuard),
 		changefeed.WithLogger(c.settings.electionLog()),
 	}, more...)
 }
 
-// newCandidate waits for the store without a limit.
+// newCandidate waits for the store until ctx is done.
 func (c *changefeedBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
 	transient := func(err error) bool {
 		return !errors.Is(err, changefeed.ErrUnsuitable) && !errors.Is(err, leaderelection.ErrInvalid) &&
@@ -231,7 +231,7 @@ func (c *changefeedBackend) newCandidate(ctx context.Context) (leaderelection.Ca
 	})
 }
 
-// recordEpoch returns the epoch of the record, or "" if there is no record.
+// recordEpoch returns the epoch of the election's record in the store, or "" if there is no record.
 func (c *changefeedBackend) recordEpoch(ctx context.Context) (string, error) {
 	store, err := c.store(ctx)
 	if err != nil {
@@ -244,7 +244,7 @@ func (c *changefeedBackend) recordEpoch(ctx context.Context) (string, error) {
 	return r.Epoch, err
 }
 
-// list returns the leader in the record. The leader may have crashed within its lease, or earlier if no
+// list returns the leader in the election's record. The leader may have crashed within its lease, or earlier if no
 // other candidate was waiting. The store does not contain waiting candidates.
 func (c *changefeedBackend) list(ctx context.Context, _ string) ([]candidateInfo, error) {
 	store, err := c.startedStore(ctx)
@@ -266,7 +266,7 @@ func (c *changefeedBackend) list(ctx context.Context, _ string) ([]candidateInfo
 	return nil, nil
 }
 
-// recordLeader returns the leader in a record, or nil.
+// recordLeader returns the leader in a record, or nil if the record contains no leader.
 func recordLeader(r changefeed.Record) *candidateInfo {
 	if r.Leader == "" || r.TTL == 0 || r.Ended {
 		return nil
@@ -285,7 +285,7 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}
 	return streamLeaders(ctx, func(yield func(*candidateInfo, error) bool) {
 		defer func() { _ = feed.Close() }()
-		var seen changefeed.Record // the record that was observed last
+		var seen changefeed.Record // the last record that the feed has delivered
 		for {
 			event, err := feed.Next(ctx)
 			var leader *candidateInfo
@@ -303,8 +303,8 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}), nil
 }
 
-// transfer makes the named candidate the leader. It does not check that the candidate exists, because
-// the store does not contain waiting candidates.
+// transfer makes the named candidate the leader. It does not check that the candidate exists, because the store does
+// not contain waiting candidates.
 func (c *changefeedBackend) transfer(ctx context.Context, _, to string) error {
 	store, err := c.startedStore(ctx)
 	if err != nil {
@@ -313,8 +313,9 @@ func (c *changefeedBackend) transfer(ctx context.Context, _, to string) error {
 	return c.settings.adviseUnsafe(changefeed.Transfer(ctx, store, to, c.options(ctx)...))
 }
 
-// endElection marks the record as ended, so that all candidates learn of it, and then allows another
-// election, as the other backends do. If it is interrupted in between, another call completes it.
+// endElection marks the record of the election as ended, so that all candidates learn of the end, and then allows
+// another election with the same name, as the other backends do. If endElection is interrupted between these steps,
+// another call completes it.
 func (c *changefeedBackend) endElection(ctx context.Context) error {
 	store, err := c.store(ctx)
 	if err != nil {

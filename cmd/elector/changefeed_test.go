@@ -24,8 +24,8 @@ func newChangefeedHarness(t *testing.T, election string) *harness {
 	return h
 }
 
-// TestChangefeed_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two
-// programs do not work at the same time, and that other commands work.
+// TestChangefeed_LeaderIsReplaced checks on the backend changefeed that another candidate replaces a leader that is
+// killed or resigns, that two programs never run at the same time, and that the commands status, end and delete work.
 func TestChangefeed_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/one")
@@ -37,9 +37,9 @@ func TestChangefeed_LeaderIsReplaced(t *testing.T) {
 	end.requireExit(cmdline.Failed, "/jobs/none: there is no such election on changefeed")
 }
 
-// TestChangefeed_LeaderStopped checks that the program of a stopped leader has stopped when the next
-// leader begins.
-func TestChangefeed_LeaderStopped(t *testing.T) {
+// TestChangefeed_EndsProgramOfSuspendedLeader checks that the program of a leader that SIGSTOP has suspended has
+// ended when the next leader starts its program.
+func TestChangefeed_EndsProgramOfSuspendedLeader(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/stopped")
 	a := h.lead("a", stubborn)
@@ -51,9 +51,9 @@ func TestChangefeed_LeaderStopped(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestChangefeed_InvalidStore checks that an invalid address is rejected, and that the error does not contain
-// the password.
-func TestChangefeed_InvalidStore(t *testing.T) {
+// TestChangefeed_RejectsInvalidStoreAddress checks that elector rejects an invalid --store, with an error that does
+// not contain the password.
+func TestChangefeed_RejectsInvalidStoreAddress(t *testing.T) {
 	for _, c := range []struct{ store, want string }{
 		{"", "--store is required"},
 		{"memory:", "within one process"},
@@ -66,9 +66,9 @@ func TestChangefeed_InvalidStore(t *testing.T) {
 	}
 }
 
-// TestChangefeed_NoServer checks that the error of a server that does not answer contains the server and the
-// reason, and that the driver prints no messages of its own.
-func TestChangefeed_NoServer(t *testing.T) {
+// TestChangefeed_NamesServerThatDoesNotAnswer checks that the error for a store that does not answer contains the
+// address of the server and the reason, and that the database driver prints no messages of its own.
+func TestChangefeed_NamesServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	p := start(t, "status", "--store", "redis://127.0.0.1:1", "--election", "jobs", "--timeout", "10s")
 	require.NotEqual(t, cmdline.OK, p.exitCode())
@@ -77,9 +77,9 @@ func TestChangefeed_NoServer(t *testing.T) {
 	require.NotContains(t, p.log.Text(), "pool.go")
 }
 
-// TestChangefeed_UnsafeStore checks that a store that can lose writes is rejected without a flag, and that
-// the error contains the flag.
-func TestChangefeed_UnsafeStore(t *testing.T) {
+// TestChangefeed_RejectsUnsafeStoreWithoutFlag checks that elector rejects a store that can lose acknowledged writes
+// unless --store-unsafe permits this, and that the error names this flag.
+func TestChangefeed_RejectsUnsafeStoreWithoutFlag(t *testing.T) {
 	t.Parallel()
 	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--appendonly", "no", "--save", "3600 1") })
 	h := newHarness(t, []string{"--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "jobs"})

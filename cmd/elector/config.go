@@ -11,10 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// serverFlags are the flags for addresses, of which none contains credentials.
+// serverFlags are the flags for addresses of servers. These addresses must not contain credentials, so the command
+// config hides addresses with an @.
 var serverFlags = []string{"zookeeper-servers", "etcd-endpoints", "peers"}
 
-// hidden replaces a credential in the output.
+// hidden replaces a credential in the output of the command config.
 const hidden = "(hidden)"
 
 // newConfig returns the command config, which has the flags of the command run.
@@ -61,9 +62,9 @@ func (r *runCommand) configDocument(cmd *cobra.Command, args []string) *yaml.Nod
 		case value.Value != "" && slices.Contains(credentials, configuration.VariablesOf(f.Name)[0]):
 			value.SetString(hidden)
 		case slices.Contains(serverFlags, f.Name) && strings.Contains(f.Value.String(), "@"):
-			value.SetString(hidden) // hide the whole address, because run rejects credentials in a part of it
+			value.SetString(hidden) // hide all addresses, because run rejects addresses with credentials
 		case f.Name == flagInstanceID && source == "default":
-			value.SetString("") // a generated name must not be used by several instances
+			value.SetString("") // several instances must not use the same generated name
 		case f.Name == flagLostGrace && r.lostGrace == 0 && source == "default":
 			value.Value, source = (r.settings.effectiveTimeout() / defaultLostGrace).String(), "default: a sixteenth of the session timeout"
 		}

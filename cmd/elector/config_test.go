@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestConfig_PrintedFileIsEquivalent checks that the printed file is equivalent to the settings, and does not
-// contain credentials.
-func TestConfig_PrintedFileIsEquivalent(t *testing.T) {
+// TestConfig_PrintsFileWithSameSettings checks that the command config prints a configuration file with the settings
+// of its command line, without credentials.
+func TestConfig_PrintsFileWithSameSettings(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "me: or not")
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
 	file := writeConfigFile(t, example)
@@ -27,7 +27,7 @@ func TestConfig_PrintedFileIsEquivalent(t *testing.T) {
 	require.Contains(t, text, "zookeeper-auth: (hidden) # ELECTOR_ZOOKEEPER_AUTH\n")
 	require.Contains(t, text, `command: [echo, two  words, "3"]`)
 
-	// The output is a file with the same settings.
+	// The printed file contains the same settings.
 	t.Setenv("ELECTOR_INSTANCE_ID", "")
 	s, r, err := parse(t, "run", "--config", writeConfigFile(t, text))
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestConfig_PrintedFileIsEquivalent(t *testing.T) {
 	require.Error(t, err)
 	require.NotContains(t, text+err.Error(), "pass1234")
 
-	// The output contains lists, but not the generated name of the instance.
+	// The printed file contains lists, but not the generated name of the instance.
 	text, err = runConfig("--etcd-endpoints", "a:1,b:2", "--session-timeout", "3.5s", "--", "ls")
 	require.NoError(t, err)
 	require.Contains(t, text, "lost-grace: 250ms # default", "a TTL of etcd has whole seconds")

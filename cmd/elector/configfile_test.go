@@ -33,8 +33,9 @@ tls: true
 command: [echo, "two  words", 3]
 `
 
-// TestConfigFile_Invalid checks that an invalid file is rejected, and that the error contains the line or advice.
-func TestConfigFile_Invalid(t *testing.T) {
+// TestConfigFile_NamesLineOfError checks that elector rejects an invalid configuration file, with an error that
+// contains the line, and the nearest valid key for an unknown key.
+func TestConfigFile_NamesLineOfError(t *testing.T) {
 	for text, want := range map[string]string{
 		"backend: console\n\nzookeper-server: x\nend-tries: x": `elector.yaml:3: unknown key "zookeper-server": the nearest is "zookeeper-servers"` + "\n",
 		"leader-begin-command: a\nleader-start-command: b":     `:2: "leader-start-command" is set in line 1 already`,
@@ -46,9 +47,9 @@ func TestConfigFile_Invalid(t *testing.T) {
 	}
 }
 
-// TestConfigFile_WarnsOfMode checks that a file that others can write is rejected, and that there is a warning about
-// credentials in a file that all users can read.
-func TestConfigFile_WarnsOfMode(t *testing.T) {
+// TestConfigFile_RejectsOrWarnsOfUnsafeMode checks that elector rejects a configuration file that other users can
+// write, and warns of credentials in a file that all users can read.
+func TestConfigFile_RejectsOrWarnsOfUnsafeMode(t *testing.T) {
 	for text, warns := range map[string]bool{
 		"backend: console":                       false,
 		"store: redis://host":                    false,
@@ -76,9 +77,9 @@ func TestConfigFile_WarnsOfMode(t *testing.T) {
 	p.requireExit(cmdline.Usage, "--config: "+file+" has mode 0644")
 }
 
-// TestConfigFile_OtherCommandsAcceptKeys checks that a command other than run accepts the keys of run, and rejects
-// invalid values.
-func TestConfigFile_OtherCommandsAcceptKeys(t *testing.T) {
+// TestConfigFile_AcceptsKeysOfRunInOtherCommands checks that commands other than run accept a configuration file with
+// keys that only run uses, but reject invalid values.
+func TestConfigFile_AcceptsKeysOfRunInOtherCommands(t *testing.T) {
 	file := writeConfigFile(t, example)
 	p := start(t, "status", "--config", file)
 	p.requireExit(cmdline.Usage, "status: unsupported operation of backend console")
@@ -86,8 +87,8 @@ func TestConfigFile_OtherCommandsAcceptKeys(t *testing.T) {
 	p.requireExit(cmdline.Usage, "end-tries")
 }
 
-// TestConfigFile_RunsProgramOfFile checks that run uses the program of the file, and that the program after
-// -- has precedence.
+// TestConfigFile_RunsProgramOfFile checks that elector run starts the program that the configuration file names,
+// unless the command line names another program after --.
 func TestConfigFile_RunsProgramOfFile(t *testing.T) {
 	srv := start(t, "dev-server", "--listen", "127.0.0.1:0")
 	addr := srv.waitForOutput("listening on ")[len("listening on "):]
@@ -100,8 +101,9 @@ func TestConfigFile_RunsProgramOfFile(t *testing.T) {
 	require.Equal(t, cmdline.OK, p.exitCode())
 }
 
-// TestConfigFile_SystemdExample checks that run accepts the file of the systemd example.
-func TestConfigFile_SystemdExample(t *testing.T) {
+// TestConfigFile_AcceptsSystemdExample checks that elector run accepts the configuration file of
+// examples/elector/systemd.
+func TestConfigFile_AcceptsSystemdExample(t *testing.T) {
 	text, err := os.ReadFile("../../examples/elector/systemd/report.yaml")
 	require.NoError(t, err)
 	s, r, err := parse(t, "run", "--config", writeConfigFile(t, string(text)))

@@ -9,12 +9,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 )
 
-// maxConnections is the maximum number of connections of --listen.
+// maxConnections is the maximum number of connections to --listen.
 const maxConnections = 32
 
-// reserveDescriptors keeps descriptors for the start of commands, and returns the maximum number of
-// connections of --listen. Every run must call it, because even without --listen the clients of a peer
-// can use all descriptors.
+// reserveDescriptors reserves file descriptors for the start of commands, and returns the maximum number of
+// connections to --listen. Every run must call reserveDescriptors, because even without --listen the clients of a
+// raftlog peer can use up all descriptors.
 func reserveDescriptors() (connections int) {
 	descriptors, err := child.ReserveDescriptors()
 	if err != nil { // the error means that all descriptors are in use, or that the system is not Unix
@@ -23,14 +23,14 @@ func reserveDescriptors() (connections int) {
 	return connectionLimit(descriptors)
 }
 
-// connectionLimit returns the maximum number of connections if the process can have the given number of
-// descriptors. The other descriptors are for the backend, the commands and the program.
+// connectionLimit returns the maximum number of connections to --listen for a process with the given maximum number
+// of file descriptors. The remaining descriptors are for the backend, the commands and the program.
 func connectionLimit(descriptors uint64) int {
 	return int(min(maxConnections, max(1, descriptors/4)))
 }
 
-// connections limits the connections of an HTTP server: a new connection beyond the limit closes the one
-// that has been idle for the longest time, or itself if no connection is idle.
+// connections limits the connections of an HTTP server. If a new connection exceeds the limit, the connection that
+// has been idle for the longest time is closed, or the new connection if none is idle.
 type connections struct {
 	limit int
 
@@ -40,10 +40,10 @@ type connections struct {
 
 type connection struct {
 	net.Conn
-	active bool // reports that a request is in progress
+	active bool // whether a request is in progress
 }
 
-// change is the ConnState of the server. The server calls it for a new connection before it accepts another.
+// change is the ConnState function of the server, which calls it for a new connection before it accepts another.
 func (c *connections) change(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ func init() {
 	}
 }
 
-// consoleBackend is the backend console: a user types the events on standard input.
+// consoleBackend is the backend console: a user types the events of a leadership on standard input.
 type consoleBackend struct {
 	settings *settings
 	console  *console.Console

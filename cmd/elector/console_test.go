@@ -13,7 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// startConsole starts an elector, and returns the other end of its standard input.
+// startConsole starts an elector with the backend console, and returns the process and the file through which the
+// test types.
 func startConsole(t *testing.T, args ...string) (*process, *os.File) {
 	t.Helper()
 	in, keyboard, err := os.Pipe()
@@ -23,8 +24,9 @@ func startConsole(t *testing.T, args ...string) (*process, *os.File) {
 	return startWithInput(t, in, append([]string{"run", "--backend", "console"}, args...)...), keyboard
 }
 
-// TestConsole_RunsCommands checks that each typed event has its effect.
-func TestConsole_RunsCommands(t *testing.T) {
+// TestConsole_RunsCommandForEachTypedEvent checks that each event typed on the backend console runs the command for
+// that event, and that the end of the input ends the run.
+func TestConsole_RunsCommandForEachTypedEvent(t *testing.T) {
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begin $ELECTOR_TOKEN", "--leader-end-command", "echo end $ELECTOR_ROLE",
 		"--leader-error-command", "echo error", "--error-timeout", "10ms")
 	fmt.Fprintln(keyboard, "LEADER 7")
@@ -45,7 +47,8 @@ func TestConsole_RunsCommands(t *testing.T) {
 	require.Equal(t, cmdline.OK, p.exitCode())
 }
 
-// TestConsole_ExitsAfterTERM checks that elector exits after TERM while it reads the input.
+// TestConsole_ExitsAfterTERM checks that TERM stops the program and ends elector while the backend console waits for
+// input.
 func TestConsole_ExitsAfterTERM(t *testing.T) {
 	p, keyboard := startConsole(t, "--", "sh", "-c", `trap 'echo stopped; exit 3' TERM; echo started; while :; do sleep 0.01; done`)
 	fmt.Fprintln(keyboard, "LEADER")

@@ -14,15 +14,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// devServer is the command dev-server. Its fields are the flags.
+// devServer is the command dev-server. Its fields are the values of the flags.
 type devServer struct {
 	servers                int
 	listen                 []string
 	tick                   time.Duration
-	minSession, maxSession time.Duration // the range of the granted session timeouts
+	minSession, maxSession time.Duration // the range of the session timeouts that the servers grant
 	super                  string
 	ttl                    bool
-	control                string // address for HTTP requests; "" for none
+	control                string // the address for HTTP requests that inject faults; "" for none
 }
 
 func newDevServer() *cobra.Command {
@@ -69,7 +69,7 @@ func (d *devServer) addresses() ([]string, error) {
 		host, text, err := net.SplitHostPort(given)
 		port, portErr := strconv.ParseUint(text, 10, 16)
 		if err = errors.Join(err, portErr); err != nil {
-			return nil, usage("--listen %s: it must be host:port: %w", given, err)
+			return nil, usage("--listen %s: not of the form host:port: %w", given, err)
 		}
 		if further := i - len(d.listen) + 1; further > 0 && port > 0 {
 			if port += uint64(further); port > 65535 {
@@ -81,7 +81,7 @@ func (d *devServer) addresses() ([]string, error) {
 	return addresses, nil
 }
 
-// serve runs the servers until a signal is received.
+// serve runs the servers until the process receives a signal that stops it.
 func (d *devServer) serve(cmd *cobra.Command) error {
 	ctx, cancel := cmdline.UntilSignal(cmd.Context())
 	defer cancel()
@@ -90,7 +90,7 @@ func (d *devServer) serve(cmd *cobra.Command) error {
 		return err
 	}
 	if _, password, ok := strings.Cut(d.super, ":"); d.super != "" && (!ok || password == "") {
-		return usage("--super: it must be user:password")
+		return usage("--super: not of the form user:password")
 	}
 	options := []zktest.Option{
 		zktest.WithAddr(addresses...), zktest.WithTick(d.tick), zktest.WithSessionTimeouts(d.minSession, d.maxSession),

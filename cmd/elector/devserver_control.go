@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// controlHelp is the response to GET / at the control address of dev-server.
+// controlHelp is the response of dev-server to GET / at the address of --control.
 const controlHelp = `POST requests need the header X-Elector, with any value: curl -H 'X-Elector: 1' -X POST ...
 
 GET  /state                     servers and sessions, as JSON
@@ -40,12 +40,12 @@ sessions only.
 // faultServer is an HTTP server for requests that inject faults into an ensemble.
 type faultServer struct {
 	ensemble *zktest.Ensemble
-	address  string       // "" without --control
+	address  string       // the address of --control; "" without the flag
 	server   *http.Server // the server of --control; nil without the flag
 	serving  sync.WaitGroup
 }
 
-// startFaultServer starts a server, unless address is empty.
+// startFaultServer starts an HTTP server for the ensemble, unless address is empty.
 func startFaultServer(address string, e *zktest.Ensemble) (*faultServer, error) {
 	f := &faultServer{ensemble: e}
 	if address == "" {
@@ -61,7 +61,7 @@ func startFaultServer(address string, e *zktest.Ensemble) (*faultServer, error) 
 	return f, nil
 }
 
-// rejectWebPages returns a handler that rejects requests as rejectControl does.
+// rejectWebPages returns a handler that rejects the requests that rejectControl rejects.
 func rejectWebPages(handler http.Handler, names []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if reason := rejectControl(r.Method, r.Host, r.Header, names); reason != "" {
@@ -197,7 +197,7 @@ func (f *faultServer) changeServer(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// restartServers restarts all servers. They lose the data that the request names.
+// restartServers restarts all servers. The request names the data that they lose.
 func (f *faultServer) restartServers(w http.ResponseWriter, r *http.Request) {
 	loss, ok := map[string]zktest.Loss{"": zktest.KeepTree, "nothing": zktest.KeepTree, "tree": zktest.LoseTree, "all": zktest.LoseAll}[r.URL.Query().Get("lose")]
 	if !ok {

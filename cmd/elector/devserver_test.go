@@ -18,8 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDevServer_Addresses checks that the addresses of the servers are right, and that invalid flags are rejected.
-func TestDevServer_Addresses(t *testing.T) {
+// TestDevServer_DerivesAddressesFromFlags checks that dev-server derives one address for each server from --listen
+// and --servers, and rejects flags from which it cannot.
+func TestDevServer_DerivesAddressesFromFlags(t *testing.T) {
 	for _, c := range []struct {
 		servers int
 		listen  string
@@ -33,8 +34,8 @@ func TestDevServer_Addresses(t *testing.T) {
 		{0, "a:1", "--servers 0: an ensemble has at least one server"},
 		{1, "a:1,b:2", "--listen a:1,b:2: 2 addresses for 1 servers; give at most one for each"},
 		{2, "a:65535", "--listen a:65535: no ports are left for 2 servers"},
-		{1, "a", "--listen a: it must be host:port"},
-		{1, "a:zk", "--listen a:zk: it must be host:port"},
+		{1, "a", "--listen a: not of the form host:port"},
+		{1, "a:zk", "--listen a:zk: not of the form host:port"},
 	} {
 		d := devServer{servers: c.servers, listen: strings.Split(c.listen, ",")}
 		got, err := d.addresses()
@@ -47,8 +48,9 @@ func TestDevServer_Addresses(t *testing.T) {
 	}
 }
 
-// TestDevServer_InvalidFlags checks that the command rejects flags that the servers reject.
-func TestDevServer_InvalidFlags(t *testing.T) {
+// TestDevServer_RejectsInvalidFlags checks that dev-server reports flags with which no server can start as errors of
+// usage.
+func TestDevServer_RejectsInvalidFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--servers", "0"},
 		{"--super", "user"},
@@ -60,8 +62,8 @@ func TestDevServer_InvalidFlags(t *testing.T) {
 	}
 }
 
-// TestDevServer_Ensemble checks that each flag affects the servers.
-func TestDevServer_Ensemble(t *testing.T) {
+// TestDevServer_AppliesFlagsToServers checks that each flag of dev-server affects its servers.
+func TestDevServer_AppliesFlagsToServers(t *testing.T) {
 	srv := start(t, "dev-server", "--servers", "3", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
 		"--tick", "50ms", "--min-session-timeout", "200ms", "--max-session-timeout", "5s", "--super", "root:pw", "--ttl=false")
 	control := "http://" + srv.waitForOutput("control on ")[len("control on "):]
@@ -105,9 +107,9 @@ func fetch(t *testing.T, method, url string, status int) string {
 	return string(body)
 }
 
-// TestDevServer_Faults checks that each request to the control address has its effect, and that an invalid
-// request is rejected.
-func TestDevServer_Faults(t *testing.T) {
+// TestDevServer_InjectsRequestedFaults checks that each request to the control address injects or repairs the fault
+// that it names, and that dev-server rejects invalid requests.
+func TestDevServer_InjectsRequestedFaults(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	f, err := startFaultServer("127.0.0.1:0", e)
 	require.NoError(t, err)
@@ -153,7 +155,7 @@ func TestDevServer_Faults(t *testing.T) {
 	require.Error(t, err)
 	post("/servers/1/accept")
 
-	// A server that is behind does not show a write that another server has accepted.
+	// A server that lags behind does not show a write that another server has accepted.
 	later, _, err := e.Server(1).Connect(time.Minute)
 	require.NoError(t, err)
 	for i, path := range []string{"/servers/1/partition", "/servers/1/lag", "/servers/1/lag?by=1h", "/servers/1/pause"} {

@@ -16,25 +16,25 @@ type severity int
 
 const (
 	severityOK      severity = iota
-	severityUnknown          // the check was not possible
-	severityWarning          // run would work, with this restriction
+	severityUnknown          // the check of doctor was not possible
+	severityWarning          // elector run would work, with a restriction
 	severityError            // elector run would fail
 )
 
 func (s severity) String() string { return [...]string{"ok", "unknown", "warning", "error"}[s] }
 
-// finding is the result of one check.
+// finding is the result of one check of doctor.
 type finding struct {
 	severity severity
-	about    string // the thing that was checked
-	text     string // what was found; for a warning or an error also the consequence and what to do
+	about    string // what doctor has checked, in one word
+	text     string // the result; for a warning or an error also the consequence, and what the user can do
 }
 
 func newFinding(s severity, about, format string, args ...any) finding {
 	return finding{s, about, fmt.Sprintf(format, args...)}
 }
 
-// doctorLimit is the time limit of all checks together.
+// doctorLimit is the time limit for all checks of doctor together.
 const doctorLimit = 30 * time.Second
 
 // newDoctor returns the command doctor, which has the flags of the command run.
@@ -62,7 +62,7 @@ Exit codes: 0 no check has found an error; 1 a check has found an error; 2 run r
 			}
 			check := r.checkServers
 			if len(r.program.args) > 0 || r.beginCommand != "" {
-				// Check the rest only if the user has given a program or a command.
+				// Check the other settings of run only if the user has given a program or a command.
 				check = r.check
 			}
 			if err := check(); err != nil {
@@ -89,7 +89,8 @@ Exit codes: 0 no check has found an error; 1 a check has found an error; 2 run r
 	return cmd
 }
 
-// checkServers returns an error if a setting is invalid for the backend, or for that of --also. It sends nothing.
+// checkServers returns an error if a setting is invalid for the backend, or for the backend of --also. It does not
+// contact servers.
 func (r *runCommand) checkServers() error {
 	if err := r.settings.check(); err != nil {
 		return err
@@ -97,7 +98,7 @@ func (r *runCommand) checkServers() error {
 	return r.also.check(r.settings, r.checkBackend)
 }
 
-// printFindings prints a line for each finding. It returns an error if one of them is an error.
+// printFindings prints a line for each finding. It returns an error if the severity of a finding is severityError.
 func printFindings(w io.Writer, findings []finding) error {
 	failed := 0
 	for _, f := range findings {

@@ -16,8 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDoctor_ChecksServer checks that each check is right on a server, and that doctor does not leave a znode behind.
-func TestDoctor_ChecksServer(t *testing.T) {
+// TestDoctor_ReportsFindingsAndLeavesNoZnode checks the findings that doctor reports about a healthy server, and
+// about one with quotas and restrictive ACLs, and that doctor leaves no znode behind.
+func TestDoctor_ReportsFindingsAndLeavesNoZnode(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	args := func(more ...string) []string { return append(append([]string{"doctor"}, h.flags...), more...) }
 	tree := h.srv.Tree()
@@ -33,7 +34,7 @@ func TestDoctor_ChecksServer(t *testing.T) {
 	} {
 		require.Contains(t, out, want)
 	}
-	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
+	require.Equal(t, tree, h.srv.Tree(), "doctor has left a znode behind")
 
 	conn, _, err := h.srv.Connect(patience)
 	require.NoError(t, err)
@@ -62,35 +63,37 @@ func TestDoctor_ChecksServer(t *testing.T) {
 	require.Equal(t, cmdline.NotFound, exitCode(err))
 }
 
-// TestDoctor_LostReply checks that doctor does not leave a container whose creation was not confirmed, and does
-// not report that containers are not supported when it could not delete another znode.
-func TestDoctor_LostReply(t *testing.T) {
+// TestDoctor_DeletesContainerAfterLostReply checks that doctor deletes a container whose creation the server has not
+// confirmed, and still reports that the server supports containers if the deletion of another znode fails.
+func TestDoctor_DeletesContainerAfterLostReply(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	tree := h.srv.Tree()
 	h.srv.After(zktest.Match{Op: zktest.OpCreateContainer, Nth: 1}, zktest.Cut)
 	out, err := executeLine(append([]string{"doctor"}, h.flags...)...)
 	require.NoError(t, err)
 	require.Contains(t, out, "unknown  containers ")
-	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
+	require.Equal(t, tree, h.srv.Tree(), "doctor has left a znode behind")
 
 	h.srv.Before(zktest.Match{Op: zktest.OpDelete, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 	out, err = executeLine(append([]string{"doctor"}, h.flags...)...)
 	require.NoError(t, err)
 	require.Contains(t, out, "ok       containers ")
-	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
+	require.Equal(t, tree, h.srv.Tree(), "doctor has left a znode behind")
 }
 
-// TestDoctor_RejectsSettingsOfMigration checks that doctor rejects settings of a migration that run rejects.
-func TestDoctor_RejectsSettingsOfMigration(t *testing.T) {
+// TestDoctor_RejectsInvalidMigrationSettings checks that doctor rejects the same invalid settings of a migration
+// (--also) as run.
+func TestDoctor_RejectsInvalidMigrationSettings(t *testing.T) {
 	for _, program := range [][]string{nil, {"--", "true"}} {
 		_, err := executeLine(append([]string{"doctor", "--zookeeper-servers", "127.0.0.1:1", "--also", "zookeeper"}, program...)...)
-		require.ErrorContains(t, err, "--also zookeeper: it is the backend of --backend")
+		require.ErrorContains(t, err, "--also zookeeper: --backend already names this backend")
 		require.Equal(t, cmdline.Usage, exitCode(err))
 	}
 }
 
-// TestDoctor_ReportsMissingServers checks that doctor reports servers that do not answer.
-func TestDoctor_ReportsMissingServers(t *testing.T) {
+// TestDoctor_ReportsServersThatDoNotAnswer checks that doctor reports each server that does not answer, and fails if
+// none answers.
+func TestDoctor_ReportsServersThatDoNotAnswer(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
 	out, err := executeLine(append([]string{"doctor"}, h.flags...)...)
@@ -100,8 +103,8 @@ func TestDoctor_ReportsMissingServers(t *testing.T) {
 	require.Contains(t, out, "error    session         ")
 }
 
-// TestDoctor_FindingsHaveSeverity checks the severity of each finding.
-func TestDoctor_FindingsHaveSeverity(t *testing.T) {
+// TestDoctor_AssignsSeverityToFindings checks the severity that doctor assigns to each kind of finding.
+func TestDoctor_AssignsSeverityToFindings(t *testing.T) {
 	now := time.UnixMilli(1700000000000)
 	answer := func(text string) serverAnswer {
 		a := serverAnswer{address: "zk1:2181"}

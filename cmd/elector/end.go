@@ -37,8 +37,8 @@ the backend does not support the command; 4 the backend refuses access.`,
 	}, "%s is deleted\n", func(ctx context.Context, b backend) error { return b.deleteElection(ctx) })
 }
 
-// completeEndCommand completes a command that ends an election by calling end. output is a format string for
-// the name of the election.
+// completeEndCommand makes cmd a command that ends an election by calling the function end. output is a format string
+// for the name of the election.
 func completeEndCommand(s *settings, cmd *cobra.Command, output string, end func(context.Context, backend) error) *cobra.Command {
 	cmd.Args = noArguments
 	timeout := timeoutFlag(cmd)
@@ -46,7 +46,7 @@ func completeEndCommand(s *settings, cmd *cobra.Command, output string, end func
 		return s.withBackend(cmd, *timeout, func(ctx context.Context, b backend) error {
 			if err := end(ctx, b); err != nil {
 				if errors.Is(err, leaderelection.ErrNoElection) {
-					// Replace the text, which gives advice for programs that use the library.
+					// Replace the text of the error, which gives advice for programs that use the library.
 					err = fmt.Errorf("%s: there is no such election on %s", s.election, s.backend)
 				}
 				return s.describeTimeout(ctx, *timeout, err)

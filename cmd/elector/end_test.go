@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestZooKeeper_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two
-// programs do not work at the same time, and that other commands work.
+// TestZooKeeper_LeaderIsReplaced checks on the backend zookeeper that another candidate replaces a leader that is
+// killed or resigns, that two programs never run at the same time, and that the commands end and delete work.
 func TestZooKeeper_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -22,8 +22,9 @@ func TestZooKeeper_LeaderIsReplaced(t *testing.T) {
 	require.NotContains(t, h.srv.Tree(), "one")
 }
 
-// TestEnd_StopsProgram checks that a program is stopped before elector exits when the election has ended.
-func TestEnd_StopsProgram(t *testing.T) {
+// TestEnd_StopsProgramBeforeElectorExits checks that elector stops its program before it exits because the command
+// end has ended the election.
+func TestEnd_StopsProgramBeforeElectorExits(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful)
 	h.command("end").requireExit(cmdline.OK)

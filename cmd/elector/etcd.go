@@ -30,7 +30,7 @@ func init() {
 		functions:      (*etcdBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.etcd.register(flags) },
 		servers:        func(s *settings) string { return strings.Join(s.etcd.endpoints, ",") },
-		places:         etcdPlaces,
+		electionKeys:   etcdElectionKeys,
 		check:          checkEtcd,
 		open:           openEtcd,
 		sessionTimeout: etcdTTL,
@@ -53,14 +53,14 @@ func checkEtcd(s *settings) error {
 	return s.checkElection(etcd.CheckKey)
 }
 
-func etcdPlaces(s *settings) []string {
+func etcdElectionKeys(s *settings) []string {
 	var servers []string
 	for _, endpoint := range s.etcd.endpoints {
-		// No error is possible, because checkEtcd has accepted the endpoint.
+		// parseEndpoint cannot fail, because checkEtcd has accepted the endpoint.
 		server, _, _ := parseEndpoint(strings.TrimSpace(endpoint))
 		servers = append(servers, server)
 	}
-	return s.placesAt(servers)
+	return s.electionKeysAt(servers)
 }
 
 func adviseEtcd(s *settings, err error) error {
@@ -86,8 +86,8 @@ func (e *etcdBackend) backend() backend {
 	}
 }
 
-// parseEndpoint returns the server of an endpoint, and the meaning of the endpoint for TLS. The error is a usage
-// error unless the endpoint is host:port, or a URL with a scheme that the client library supports.
+// parseEndpoint returns the server of an endpoint, and the address, which determines whether TLS is used. The error
+// is a usage error unless the endpoint is host:port, or a URL with a scheme that the client library supports.
 func parseEndpoint(endpoint string) (server string, address transport.Address, err error) {
 	if strings.Contains(endpoint, "@") {
 		return "", address, usage("--etcd-endpoints: an endpoint contains @, and is not shown because of that: set for example --etcd-user and --etcd-password")
@@ -149,16 +149,15 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 			return c, err
 		}
 	}
-	// Use no proxy, because a proxy of the environment would receive the password, even for a server on
-	// this machine.
+	// Do not use a proxy: a proxy from the environment would receive the password, even for a server on this machine.
 	options := []grpc.DialOption{grpc.WithNoProxy()}
 	if config != nil {
 		options = append(options, grpc.WithTransportCredentials(serverCredentials{config}))
 	}
 	return clientv3.Config{
 		DialOptions: options, Endpoints: endpoints, TLS: config, Username: e.user, Password: e.password, Logger: zap.NewNop(),
-		// With these values, the client closes an unresponsive connection and tries another server.
-		// gRPC does not send keepalives more often than every ten seconds.
+		// With these values, the client detects an unresponsive server, closes the connection and tries another
+		// server. gRPC does not send keepalives more often than every ten seconds.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		DialTimeout: 5 * time.Second,
 	}, nil
@@ -168,7 +167,7 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 // cmdline.
 type serverCredentials struct{ config *tls.Config }
 
-// forHost returns the credentials for connections to a host, which its certificate must name.
+// forHost returns the TLS credentials for connections to a host. The certificate of the server must name this host.
 func (c serverCredentials) forHost(host string) grpccredentials.TransportCredentials {
 	return grpccredentials.NewTLS(transport.ForServer(c.config, host))
 }
@@ -179,21 +178,21 @@ func (c serverCredentials) ClientHandshake(ctx context.Context, authority string
 }
 
 func (c serverCredentials) ServerHandshake(net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are for clients")
+	return nil, nil, errors.New("server handshake with credentials that only clients can use")
 }
 
 func (c serverCredentials) Info() grpccredentials.ProtocolInfo          { return c.forHost("").Info() }
 func (c serverCredentials) Clone() grpccredentials.TransportCredentials { return c }
 func (c serverCredentials) OverrideServerName(string) error             { return errors.ErrUnsupported }
 
-// etcdTTL returns the session timeout, rounded up to whole seconds as etcd requires.
+// etcdTTL returns the session timeout of the settings, rounded up to whole seconds as etcd requires.
 func etcdTTL(s *settings) time.Duration {
 	return (s.sessionTimeout + time.Second - 1).Truncate(time.Second)
 }
 
 func (e *etcdBackend) sessionTimeout() time.Duration { return etcdTTL(e.settings) }
 
-// client returns the client. With a user name its creation waits for the server.
+// client returns the client. If a user name is set, the creation of the client waits for the server.
 func (e *etcdBackend) client() (*clientv3.Client, error) {
 	return e.lazyClient.get(func() (*clientv3.Client, error) {
 		client, err := clientv3.New(e.config)
@@ -207,7 +206,7 @@ func (e *etcdBackend) client() (*clientv3.Client, error) {
 	})
 }
 
-// checkConnected returns nil if gRPC reports a connection to at least one server.
+// checkConnected returns nil if gRPC reports that at least one server is connected.
 func (e *etcdBackend) checkConnected() error {
 	client := e.lazyClient.created()
 	if client == nil {
@@ -219,7 +218,7 @@ func (e *etcdBackend) checkConnected() error {
 	return nil
 }
 
-// options returns the options of elections, and then more options.
+// options returns the options that all elections of this backend have, followed by the given ones.
 func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
 	return append([]etcd.Option{
 		etcd.WithName(e.settings.instanceID),
@@ -228,7 +227,7 @@ func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
 	}, more...)
 }
 
-// newCandidate returns a candidate that waits for etcd without a limit.
+// newCandidate waits for etcd until ctx is done, and returns a candidate.
 func (e *etcdBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
 	client, err := e.client()
 	if err != nil {

@@ -30,8 +30,8 @@ func newEtcdHarness(t *testing.T) (*harness, *dbserver.EtcdCluster) {
 	return h, srv
 }
 
-// TestEtcd_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two programs do
-// not work at the same time, and that other commands work.
+// TestEtcd_LeaderIsReplaced checks on the backend etcd that another candidate replaces a leader that is killed or
+// resigns, that two programs never run at the same time, and that the commands status, end and delete work.
 func TestEtcd_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)
@@ -52,9 +52,9 @@ func TestEtcd_LeaderIsReplaced(t *testing.T) {
 	require.Equal(t, cmdline.OK, h.command("delete").exitCode())
 }
 
-// TestEtcd_Resign checks that a leader that is requested to resign stops its program, and joins again behind
-// the next leader.
-func TestEtcd_Resign(t *testing.T) {
+// TestEtcd_LeaderJoinsAgainAfterResign checks that a leader on etcd that the command resign requests to resign stops
+// its program before the next leader starts one, and then joins the election again.
+func TestEtcd_LeaderJoinsAgainAfterResign(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)
 	require.Equal(t, cmdline.NoLeader, h.command("resign").exitCode(), "there is no election")
@@ -68,8 +68,9 @@ func TestEtcd_Resign(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestEtcd_WebPages checks that a follower without a connection is not ready, and does not return an outdated leader.
-func TestEtcd_WebPages(t *testing.T) {
+// TestEtcd_FollowerIsNotReadyWithoutConnection checks that a follower that has lost its connection to etcd reports on
+// --listen that it is not ready, and does not report the leader that it has observed before.
+func TestEtcd_FollowerIsNotReadyWithoutConnection(t *testing.T) {
 	t.Parallel()
 	h, srv := newEtcdHarness(t)
 	h.run("a", stubborn, "--value", "10.0.0.1:80").waitForOutput("works")
@@ -86,7 +87,8 @@ func TestEtcd_WebPages(t *testing.T) {
 	pages.waitForPage("/readyz", 200, `{"ok":true}`)
 }
 
-// TestEtcd_TopShowsElections checks that top shows several elections with one client, and rejects --under.
+// TestEtcd_TopShowsElections checks that the command top can show several elections on etcd with one client, and
+// rejects --under, which etcd does not support.
 func TestEtcd_TopShowsElections(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)

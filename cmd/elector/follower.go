@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// watchPause is the time between a failed observation and the next one.
+	// watchPause is the time between a failed observation of the leader and the next attempt.
 	watchPause = time.Second
-	// leaderWait is the time for which the follower command waits for the name of the leader.
+	// leaderWait is how long the follower command waits for the name of the leader.
 	leaderWait = 3 * time.Second
 )
 
-// leaderView is the leader that run has last observed.
+// leaderView contains the leader that this run has last observed.
 type leaderView struct {
 	mu       sync.Mutex
-	leader   *candidateInfo // the leader; nil if it is unknown
+	leader   *candidateInfo // the last observed leader; nil if it is unknown
 	changes  []leaderChange // the last changes of the leader, at most maxChanges
 	onChange func()         // called after each observation; it may be nil
 }
@@ -30,10 +30,10 @@ type leaderView struct {
 // maxChanges is the number of changes of the leader that a leaderView remembers.
 const maxChanges = 20
 
-// leaderChange is a change of the observed leader.
+// leaderChange records a change of the observed leader.
 type leaderChange struct {
 	At    time.Time
-	Name  string // the name of the leader, or a text for people if there is none
+	Name  string // the name of the leader, or a text for the reader if there is no leader
 	Token int64  // the token of the leader; 0 if there is no leader or it is unknown
 }
 
@@ -69,7 +69,7 @@ func (v *leaderView) lastChanges() []leaderChange {
 	return changes
 }
 
-// watchLeader updates the leaderView until ctx is done.
+// watchLeader updates the leaderView of the run until ctx is done.
 func (r *runCommand) watchLeader(ctx context.Context, watch func(context.Context, string) (<-chan observation, error)) {
 	var leaders succession
 	for ctx.Err() == nil {
@@ -86,26 +86,26 @@ func (r *runCommand) watchLeader(ctx context.Context, watch func(context.Context
 		r.leader.set(nil)
 		leaders.recordInterruption()
 		r.settings.log.Debug("leader unknown", "err", err)
-		_ = limit.Pause(ctx, watchPause) // observe again later, because the election may not exist yet
+		_ = limit.Pause(ctx, watchPause) // observe again after a pause, because the election may not exist yet
 	}
 }
 
-// follower runs the follower command. The methods of a nil follower do nothing.
+// follower runs the follower command of --follower-command. All methods of a nil follower do nothing.
 type follower struct {
 	run     *runCommand
 	elector *elector.Elector
-	// observed reports whether the backend reports the leader, and predecessors in the queue.
+	// observed reports whether the backend reports the leader, and the predecessors of a candidate in the queue.
 	observed bool
 	wake     chan struct{} // receives an element after each report of the leader or of the Elector
 
 	mu      sync.Mutex
-	leading bool   // this instance leads: from the start of begin until end has succeeded or the next candidacy starts
-	ran     bool   // the command has run since this instance began to follow
-	token   int64  // the token of the leader for which the command has run; 0 if the leader was unknown
-	stop    func() // stops the command and waits until it has exited; nil if it does not run
+	leading bool   // whether this instance leads: from the start of the begin command until the end command has succeeded or the next candidacy starts
+	ran     bool   // whether the command has run since this instance began to follow
+	token   int64  // the fencing token of the leader for which the command has run; 0 if the leader was unknown
+	stop    func() // stops the command and waits until it has exited; nil if the command does not run
 }
 
-// newFollower returns nil if there is no follower command.
+// newFollower returns the follower of a run, or nil if there is no follower command.
 func (r *runCommand) newFollower(e *elector.Elector, observed bool) *follower {
 	if r.followerCommand == "" {
 		return nil
@@ -123,7 +123,7 @@ func (f *follower) notify() {
 	}
 }
 
-// beginLeadership stops the command, and returns after it has exited.
+// beginLeadership stops the follower command, and returns after the command has exited.
 func (f *follower) beginLeadership() {
 	if f == nil {
 		return
@@ -137,7 +137,7 @@ func (f *follower) beginLeadership() {
 	}
 }
 
-// endLeadership allows the command to run again.
+// endLeadership allows the follower command to run again.
 func (f *follower) endLeadership() {
 	if f == nil {
 		return
@@ -148,7 +148,7 @@ func (f *follower) endLeadership() {
 	f.notify()
 }
 
-// runCommands runs the command for each leader until ctx is done.
+// runCommands runs the follower command for each leader until ctx is done.
 func (f *follower) runCommands(ctx context.Context) {
 	var unknownSince time.Time // the time when this instance began to follow an unknown leader
 	for ctx.Err() == nil {
@@ -178,8 +178,8 @@ func (f *follower) runCommands(ctx context.Context) {
 	}
 }
 
-// state reports whether this instance follows, and the leader, or nil if the leader is unknown. If this
-// instance does not follow, the command will run again when it follows.
+// state reports whether this instance follows, and the leader, which is nil if it is unknown. If this instance does
+// not follow, state also records that the command must run when the instance follows again.
 func (f *follower) state() (following bool, leader *candidateInfo) {
 	report := f.elector.Current()
 	c := report.Candidate
@@ -198,8 +198,8 @@ func (f *follower) state() (following bool, leader *candidateInfo) {
 	return true, leader
 }
 
-// runFor runs the command for a leader, which is nil if it is unknown, unless the command has already run
-// for this leader.
+// runFor runs the follower command for a leader, unless the command has already run for this leader. leader is nil if
+// it is unknown.
 func (f *follower) runFor(ctx context.Context, leader *candidateInfo) {
 	name, token := "", int64(0)
 	if leader != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestFollowerCommand_RunsForEachLeader checks that the command runs once for each leader, and has ended when
-// the begin command starts.
+// TestFollowerCommand_RunsForEachLeader checks that --follower-command runs once for each leader that a follower
+// observes, and has ended before the begin command of the same instance starts.
 func TestFollowerCommand_RunsForEachLeader(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -55,8 +55,9 @@ func TestFollowerCommand_RunsForEachLeader(t *testing.T) {
 	c.terminate()
 }
 
-// TestFollowerCommand_Console checks that the command runs on a backend that does not report the leader.
-func TestFollowerCommand_Console(t *testing.T) {
+// TestFollowerCommand_RunsIfLeaderIsUnknown checks that --follower-command also runs on a backend that does not
+// report who the leader is.
+func TestFollowerCommand_RunsIfLeaderIsUnknown(t *testing.T) {
 	t.Parallel()
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begins", "--follower-command", `echo "follows${ELECTOR_LEADER}."`)
 	p.waitForOutput("follows.")

@@ -23,8 +23,8 @@ const (
 // the times.
 const deadlineFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
-// handlerEnvironment returns the environment of a command or the program. It does not contain credentials. leader
-// is nil if the leader is unknown.
+// handlerEnvironment returns the environment for a command or the program. The environment does not contain elector's
+// credentials. leader is nil if the leader is unknown.
 func (r *runCommand) handlerEnvironment(role string, leader *candidateInfo, l *leaderelection.Leadership, err error) []string {
 	variables := map[string]string{
 		"ELECTOR_ROLE": role, "ELECTOR_TOKEN": "", "ELECTOR_ALSO_TOKEN": "", "ELECTOR_DEADLINE": "", "ELECTOR_LEADER": "", "ELECTOR_LEADER_VALUE": "",
@@ -60,22 +60,22 @@ func (r *runCommand) handlerEnvironment(role string, leader *candidateInfo, l *l
 	return env
 }
 
-// maxVariable is the maximum length of a variable that this process sets, in bytes.
+// maxVariable is the maximum length, in bytes, of an environment variable that elector sets.
 const maxVariable = 4096
 
-// fitVariable returns what a variable can contain of a text, which another program may have written: the
-// part before the first null character, with U+FFFD instead of what is not UTF-8, and at most maxVariable
-// bytes of that. With other texts no command could be started.
+// fitVariable returns the part of a text that an environment variable can contain. Another program may have written
+// the text. The part ends before the first null character, contains U+FFFD instead of bytes that are not UTF-8, and
+// has at most maxVariable bytes. No command could be started with other texts.
 func fitVariable(text string) string {
 	text, _, _ = strings.Cut(text, "\x00")
 	text = strings.ToValidUTF8(text, "\ufffd")
 	if len(text) <= maxVariable {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxVariable], "") // remove a part of a character at the end
+	return strings.ToValidUTF8(text[:maxVariable], "") // the text may end with a part of a character
 }
 
-// reportVariable logs that a variable does not contain the complete text, once for each text.
+// reportVariable logs, once for each text, that a variable does not contain the complete text.
 func (r *runCommand) reportVariable(name, text string) {
 	r.mu.Lock()
 	last, found := r.reported[name]
@@ -90,7 +90,7 @@ func (r *runCommand) reportVariable(name, text string) {
 	}
 }
 
-// ownInfo returns this instance as other instances see it when it leads.
+// ownInfo returns the candidateInfo of this instance, as other instances see it while this instance leads.
 func (r *runCommand) ownInfo() *candidateInfo {
 	return &candidateInfo{Name: r.settings.instanceID, Value: r.settings.value}
 }
@@ -108,9 +108,9 @@ func (r *runCommand) childCommand(args []string, l *leaderelection.Leadership, e
 	return c
 }
 
-// runScript runs a shell command, unless it is empty. While this process exits, runScript starts
-// nothing, and only waits until ctx is done: if no program reads the log, the process exits a second after
-// the signal, and the program may exit in that second.
+// runScript runs a shell command, unless script is empty. While this process exits, runScript starts nothing, and
+// only waits until ctx is done. If no program reads the log, this process exits a second after the signal; if
+// elector's program exits in that second, no command may start.
 func (r *runCommand) runScript(ctx context.Context, name, script string, l *leaderelection.Leadership, env []string) error {
 	if script == "" {
 		return nil
@@ -135,8 +135,8 @@ func (r *runCommand) handleBegin(ctx context.Context, l *leaderelection.Leadersh
 	return r.runScript(ctx, "begin", r.beginCommand, l, r.handlerEnvironment(roleLeader, r.ownInfo(), l, nil))
 }
 
-// handleEnd runs the end command when the leadership has ended or must end. It does nothing if the begin command
-// did not run.
+// handleEnd runs the end command when the leadership has ended or must end. It does nothing if the begin command has
+// not run.
 func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership) error {
 	if r.attempt.failure() != nil {
 		return nil // there is nothing to end, because the begin command did not run
@@ -148,18 +148,18 @@ func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership
 	if err := r.runScript(ctx, "end", r.endCommand, nil, r.handlerEnvironment(role, leader, l, nil)); err != nil {
 		return err
 	}
-	if _, exited := r.program.exitCode(); !exited { // this process exits if the program has exited
+	if _, exited := r.program.exitCode(); !exited { // if the program has exited, this process exits as well
 		r.follower.endLeadership()
 	}
 	return nil
 }
 
-// handleError runs the error command after err, which does not end the Elector.
+// handleError runs the error command after err. The Elector continues afterwards.
 func (r *runCommand) handleError(ctx context.Context, l *leaderelection.Leadership, err error) error {
 	return r.runScript(ctx, "error", r.errorCommand, nil, r.handlerEnvironment(roleError, nil, l, err))
 }
 
-// handleWork is the Work of the Elector. It runs the program until it exits or ctx is done.
+// handleWork runs the program until the program exits or ctx is done. It is the handler Work of the Elector.
 func (r *runCommand) handleWork(ctx context.Context, l *leaderelection.Leadership) error {
 	for {
 		command := r.childCommand(r.program.args, l, r.handlerEnvironment(roleLeader, r.ownInfo(), l, nil))

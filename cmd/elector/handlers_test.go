@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFitVariable_RemovesOnlyTheExcess checks that the result can be passed to a command, and that no more is
-// removed than necessary.
-func TestFitVariable_RemovesOnlyTheExcess(t *testing.T) {
+// TestFitVariable_RemovesNoMoreThanNecessary checks that the result of fitVariable can be the value of an environment
+// variable, and that fitVariable removes no more of the text than necessary.
+func TestFitVariable_RemovesNoMoreThanNecessary(t *testing.T) {
 	long := strings.Repeat("é", maxVariable)
 	for text, want := range map[string]string{
 		"":              "",
@@ -36,11 +36,11 @@ func TestFitVariable_RemovesOnlyTheExcess(t *testing.T) {
 	}
 }
 
-// TestEnvironment_DataOfOthers checks that a command can be started whatever the data of another candidate
-// is, and that removed data is logged once.
-func TestEnvironment_DataOfOthers(t *testing.T) {
+// TestHandlerEnvironment_FitsDataOfOtherCandidates checks that arbitrary data of another candidate cannot prevent
+// that a command starts, and that elector logs once that it has removed a part of the data.
+func TestHandlerEnvironment_FitsDataOfOtherCandidates(t *testing.T) {
 	var log bytes.Buffer
-	r := &runCommand{settings: &settings{log: slog.New(slog.NewTextHandler(&log, nil))}, grace: time.Second, sessionTimeout: func() time.Duration { return session }}
+	r := &runCommand{settings: &settings{log: slog.New(slog.NewTextHandler(&log, nil))}, grace: time.Second, sessionTimeout: func() time.Duration { return sessionTimeout }}
 	file := t.TempDir() + "/value"
 	for _, value := range []string{"a\x00b", strings.Repeat("A", 200<<10), "\xff", strings.Repeat("\xff", 200<<10)} {
 		log.Reset()

@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	// patience is the time limit for events that occur sooner even on a busy machine.
+	// patience is the time limit for events that usually occur much sooner, even on a busy machine.
 	patience = time.Minute
-	// session is the session timeout of the electors on ZooKeeper. The lease of a leader, which is half
+	// sessionTimeout is the session timeout of the electors on ZooKeeper. The lease of a leader, which is half
 	// of it, must be longer than a stall of a busy machine.
-	session = 4 * time.Second
+	sessionTimeout = 4 * time.Second
 )
 
-// The programs that the tests run with /bin/sh. They append a line to FILE for each of their actions.
+// The programs that electors of the tests run with /bin/sh. For each of their actions they append a line to FILE.
 const (
-	// stubborn ignores TERM.
+	// stubborn is a program that ignores TERM.
 	stubborn = `trap : TERM; echo "$NAME" >> "$FILE"; echo "started $ELECTOR_TOKEN"
 		while :; do echo "$NAME" >> "$FILE"; echo works; sleep 0.01; done`
-	// graceful exits after TERM.
+	// graceful is a program that exits after TERM.
 	graceful = `trap 'echo "$NAME ends" >> "$FILE"; exit 0' TERM; echo "$NAME" >> "$FILE"; echo started; while :; do echo "$NAME" >> "$FILE"; sleep 0.01; done`
 )
 
@@ -43,7 +43,7 @@ type harness struct {
 	*testing.T
 	flags    []string                   // the flags of all commands: the backend and the election
 	runFlags func(name string) []string // returns additional flags of run; may be nil
-	dir      string                     // the directory of the files of the test
+	dir      string                     // the directory for the files of the test
 	file     string                     // the file in dir to which the programs append their actions
 
 	srv   *zktest.Server // the server of the backend zookeeper; otherwise nil
@@ -62,7 +62,7 @@ func newHarnessIn(t *testing.T, dir string, flags []string) *harness {
 func newZooKeeperHarness(t *testing.T, options ...zktest.Option) *harness {
 	srv := zktest.Start(t, options...)
 	h := newHarness(t, []string{
-		"--backend", "zookeeper", "--zookeeper-servers", srv.Addr(), "--election", "/jobs/one", "--session-timeout", session.String(),
+		"--backend", "zookeeper", "--zookeeper-servers", srv.Addr(), "--election", "/jobs/one", "--session-timeout", sessionTimeout.String(),
 	})
 	h.srv, h.addr = srv, srv.Addr()
 	return h
@@ -90,7 +90,7 @@ func (h *harness) follow(name, script string, args ...string) *process {
 	return p
 }
 
-// runCommand returns the command that run starts.
+// runCommand returns the command that harness.run starts.
 func (h *harness) runCommand(name, script string, args ...string) *exec.Cmd {
 	all := slices.Concat([]string{"run", "--instance-id", name}, h.flags)
 	if h.runFlags != nil {
@@ -105,13 +105,13 @@ func (h *harness) runCommand(name, script string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// command starts another command.
+// command starts a command other than run, with the flags of the harness.
 func (h *harness) command(name string, args ...string) *process {
 	h.Helper()
 	return start(h.T, slices.Concat([]string{name}, h.flags, args)...)
 }
 
-// readActions returns the lines that programs have appended to the file.
+// readActions returns the lines that the programs have appended to the file of the harness.
 func (h *harness) readActions() []string {
 	h.Helper()
 	text, err := os.ReadFile(h.file)
@@ -119,21 +119,21 @@ func (h *harness) readActions() []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// requireOrder requires that the programs have acted one after another, in this order.
+// requireOrder requires that the programs with these names have acted one after another, in this order.
 func (h *harness) requireOrder(names ...string) {
 	h.Helper()
 	require.Equal(h, names, slices.Compact(h.readActions()))
 }
 
-// requireSuccession runs the electors a, b and c and the command watch, kills a, terminates b, and ends
-// the election. Then it runs d, and deletes the election. It requires that each program works after the
-// previous one, that watch reports these leaders, that c and watch exit when the election is ended, and
-// that d exits when it is deleted. It calls inspect while b leads and c waits.
+// requireSuccession runs the electors a, b and c and the command watch, kills a, terminates b, and ends the election.
+// Then it runs d, and deletes the election. It requires that each program works after the previous one, that watch
+// reports these leaders, that c and watch exit when the election is ended, and that d exits when the election is
+// deleted. It calls inspect while b leads and c waits.
 func (h *harness) requireSuccession(inspect func()) {
 	h.Helper()
 	a := h.lead("a", stubborn)
 	watch := h.command("watch")
-	watch.waitForOutput("") // waits until a leads
+	watch.waitForOutput("") // wait until a leads
 	b := h.follow("b", stubborn)
 	a.signal(syscall.SIGKILL)
 	a.requireExit(-1)
@@ -149,26 +149,26 @@ func (h *harness) requireSuccession(inspect func()) {
 	h.command("end").requireExit(cmdline.OK)
 	c.requireExit(cmdline.Permanent)
 	watch.requireExit(cmdline.Permanent)
-	d := h.lead("d", stubborn) // d begins another election
+	d := h.lead("d", stubborn) // d is the first candidate of another election
 	h.requireOrder("a", "b", "c", "d")
 	h.command("delete").requireExit(cmdline.OK)
 	d.requireExit(cmdline.Permanent)
 }
 
-// process is a running command.
+// process is a command that a test has started.
 type process struct {
 	t           *testing.T
 	cmd         *exec.Cmd
 	output, log *testenv.Output // standard output and standard error
 }
 
-// start starts the binary.
+// start starts the binary of elector with arguments.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	return startWithInput(t, nil, args...)
 }
 
-// startWithInput starts the binary like start, with the standard input in, which may be nil.
+// startWithInput starts the binary of elector like start, with the standard input in, which may be nil.
 func startWithInput(t *testing.T, in io.Reader, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
@@ -176,7 +176,7 @@ func startWithInput(t *testing.T, in io.Reader, args ...string) *process {
 	return startCommand(t, cmd)
 }
 
-// startCommand starts a command. If its standard error is set, the log of the process is empty.
+// startCommand starts a command. If the caller has set its standard error, the log of the process is empty.
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{t: t, cmd: cmd}
@@ -196,7 +196,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		_ = p.cmd.Process.Kill() // ignore the error, because the process has usually exited
 		_ = p.cmd.Wait()
-		// Wait for the ends of the pipes, which processes keep open that were not stopped.
+		// Wait for the end of both pipes, which remain open as long as a process uses them that was not stopped.
 		p.output.WaitForEnd(t, patience)
 		p.log.WaitForEnd(t, patience)
 		if t.Failed() {
@@ -225,8 +225,8 @@ func (p *process) exitCode() int {
 	}
 }
 
-// requireExit waits until the process has exited, and requires this exit code and lines of the log with these texts,
-// in this order.
+// requireExit waits until the process has exited. It requires this exit code, and lines of the log that contain these
+// texts, in this order.
 func (p *process) requireExit(code int, logged ...string) {
 	p.t.Helper()
 	require.Equal(p.t, code, p.exitCode(), p.log.Tail())
@@ -268,7 +268,7 @@ func executeLine(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// createFile creates an empty file, for which a script waits.
+// createFile creates an empty file. A script of the test waits until the file exists.
 func createFile(t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(name, nil, 0o600))

@@ -2,7 +2,7 @@ package main
 
 import "github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 
-// The groups of flags in help texts.
+// The names of the groups of flags in help texts.
 const (
 	groupElection = "Election"
 	groupBackend  = "Backend " // followed by the name of the backend
@@ -10,7 +10,7 @@ const (
 	groupLogging  = "Logging"
 )
 
-// flagGroups is the order of the groups in help texts.
+// flagGroups contains the groups in the order in which help texts list them.
 var flagGroups = []string{
 	groupElection, groupBackend + "zookeeper", groupBackend + "etcd", groupBackend + "changefeed",
 	groupBackend + "raftlog", groupTLS, groupLogging,

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-// newHTTPServer returns the server of --listen or --control. It keeps at most limit connections, and closes
-// those that are slow or idle.
+// newHTTPServer returns a server for --listen or --control. The server keeps at most limit connections, and closes
+// connections that are slow or idle.
 func newHTTPServer(handler http.Handler, limit int, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           withCommonHeaders(handler),
@@ -25,7 +25,8 @@ func newHTTPServer(handler http.Handler, limit int, log *slog.Logger) *http.Serv
 	}
 }
 
-// withCommonHeaders adds headers that prevent browsers from interpreting, embedding and storing pages.
+// withCommonHeaders adds headers that tell browsers not to guess the content type of pages, not to embed them in
+// other pages, and not to store them.
 func withCommonHeaders(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
@@ -42,9 +43,9 @@ func withCommonHeaders(handler http.Handler) http.Handler {
 	})
 }
 
-// isAllowedHost reports whether a Host header is empty, or contains an IP address, localhost or one of the
-// names. A web page of another host can make its name resolve to an address of this machine, and then
-// read responses to requests that contain this name.
+// isAllowedHost reports whether a Host header is empty, or contains an IP address, localhost or one of the names. A
+// web page of another host can make the name of that host resolve to an address of this machine, and then read the
+// responses to requests with that name (DNS rebinding).
 func isAllowedHost(header string, names []string) bool {
 	host := hostName(header)
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -59,18 +60,16 @@ func hostName(address string) string {
 	return strings.TrimSuffix(strings.ToLower(transport.Host(address)), ".")
 }
 
-// checkedHosts returns the names that clients of --listen may use in the Host header: that of --listen,
-// and those of --listen-hosts. If check is false, every name is allowed. Without --listen-hosts, every
-// name is allowed if other machines can connect, because this machine does not know the names that they
-// use for it.
+// checkedHosts returns the names that clients of --listen may use in the Host header: the host of --listen, and the
+// names of --listen-hosts. If check is false, clients may use every name. That is so without --listen-hosts if other
+// machines can connect, because this machine does not know by which names they address it.
 func checkedHosts(listen string, loopback bool, given []string) (names []string, check bool) {
 	return append([]string{hostName(listen)}, given...), loopback || len(given) > 0
 }
 
-// rejectControl returns the reason why a request to --control is rejected, or "". A web page in a
-// browser of this machine can send requests to the address, which must be distinguished from those of
-// curl or of a program. names are the names that the Host header may contain in addition to IP
-// addresses and localhost.
+// rejectControl returns the reason why a request to --control is rejected, or "" if the request is accepted. A web
+// page in a browser of this machine can send requests to that address, and must not have any effect, unlike curl or
+// another program. names are the names that the Host header may contain in addition to IP addresses and localhost.
 func rejectControl(method, host string, header http.Header, names []string) string {
 	switch site := header.Get("Sec-Fetch-Site"); {
 	case !isAllowedHost(host, names):
@@ -85,5 +84,6 @@ func rejectControl(method, host string, header http.Header, names []string) stri
 	return ""
 }
 
-// controlHeader is a header that web pages of other origins cannot set without asking the server.
+// controlHeader is a header that a browser does not send for web pages of other origins without permission of the
+// server.
 const controlHeader = "X-Elector"

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestIsAllowedHost_RejectsForeignNames checks that a name is rejected that another host may have, and that
-// addresses are accepted.
+// TestIsAllowedHost_RejectsForeignNames checks that isAllowedHost accepts IP addresses, localhost and the configured
+// names as Host header, and rejects all other names, which DNS rebinding could use.
 func TestIsAllowedHost_RejectsForeignNames(t *testing.T) {
 	names := []string{"elector.example.com"}
 	for header, want := range map[string]bool{
@@ -42,9 +42,9 @@ func TestIsAllowedHost_RejectsForeignNames(t *testing.T) {
 	}
 }
 
-// TestCheckedHosts_OnlyIfNeeded checks that the Host header is checked when only this machine can connect,
-// and when names were given.
-func TestCheckedHosts_OnlyIfNeeded(t *testing.T) {
+// TestCheckedHosts_ChecksLoopbackAndGivenNames checks that the Host header of requests is checked if the server
+// listens on a loopback address, or if the user has given host names.
+func TestCheckedHosts_ChecksLoopbackAndGivenNames(t *testing.T) {
 	for _, test := range []struct {
 		listen   string
 		loopback bool
@@ -63,9 +63,9 @@ func TestCheckedHosts_OnlyIfNeeded(t *testing.T) {
 	}
 }
 
-// TestRejectControl_RejectsWebPages checks that a request that a web page can send is rejected, and that a
-// request of curl is accepted.
-func TestRejectControl_RejectsWebPages(t *testing.T) {
+// TestRejectControl_RejectsRequestsOfWebPages checks that rejectControl rejects requests that a web page in a browser
+// can send, and accepts requests of curl.
+func TestRejectControl_RejectsRequestsOfWebPages(t *testing.T) {
 	const mine, evil = "127.0.0.1:2180", "evil.example:2180"
 	for _, test := range []struct {
 		name, method, host string
@@ -102,8 +102,9 @@ func TestRejectControl_RejectsWebPages(t *testing.T) {
 	}
 }
 
-// TestDevServer_WebPageRequests checks that a rejected request has no effect, and receives no data.
-func TestDevServer_WebPageRequests(t *testing.T) {
+// TestDevServer_RefusesRequestsOfWebPages checks that a request that a web page can send receives no data from
+// dev-server and does not change its servers.
+func TestDevServer_RefusesRequestsOfWebPages(t *testing.T) {
 	e := zktest.StartEnsemble(t, 1)
 	f, err := startFaultServer("127.0.0.1:0", e)
 	require.NoError(t, err)
@@ -137,8 +138,8 @@ func TestDevServer_WebPageRequests(t *testing.T) {
 	require.Contains(t, e.Tree(), "data")
 }
 
-// TestWebServer_RejectsOtherHosts checks that no page is sent to a client that uses another name, and that
-// each page has the common headers.
+// TestWebServer_RejectsOtherHosts checks that the server of --listen sends no page if the Host header names another
+// host, and sets the common security headers on each response.
 func TestWebServer_RejectsOtherHosts(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	for _, check := range []bool{false, true} {
@@ -159,8 +160,9 @@ func TestWebServer_RejectsOtherHosts(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit_QuarterOfDescriptors checks that connections cannot use more than a quarter of the descriptors.
-func TestConnectionLimit_QuarterOfDescriptors(t *testing.T) {
+// TestConnectionLimit_AllowsQuarterOfDescriptors checks that connectionLimit permits connections to use at most a
+// quarter of the file descriptors of the process.
+func TestConnectionLimit_AllowsQuarterOfDescriptors(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1, 8: 2, 64: 16, 128: 32, 1 << 20: 32, 1<<64 - 1: 32} {
 		require.Equal(t, want, connectionLimit(descriptors))
 	}

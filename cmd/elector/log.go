@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// electionLog returns the logger for an election. Package elector logs each change of the role with level
-// Info, so messages of the election with level Info are logged with level Debug.
+// electionLog returns the logger for an election. Because package elector logs each change of the role with level
+// Info, electionLog logs messages of the election that have level Info with level Debug.
 func (s *settings) electionLog() *slog.Logger {
 	return slog.New(infoAsDebug{s.log.Handler()}).WithGroup("election")
 }
@@ -14,7 +14,7 @@ func (s *settings) electionLog() *slog.Logger {
 // infoAsDebug is a handler that replaces the level Info by Debug.
 type infoAsDebug struct{ slog.Handler }
 
-// debugIfInfo returns the level with which a message of the level l is logged.
+// debugIfInfo returns Debug for the level Info, and every other level unchanged.
 func debugIfInfo(l slog.Level) slog.Level {
 	if l == slog.LevelInfo {
 		return slog.LevelDebug
@@ -39,7 +39,7 @@ func (h infoAsDebug) WithGroup(name string) slog.Handler {
 	return infoAsDebug{h.Handler.WithGroup(name)}
 }
 
-// ignoreAfterSignal returns nil if ctx is done because of a signal, and otherwise err.
+// ignoreAfterSignal returns nil if a signal has cancelled ctx, and otherwise err.
 func ignoreAfterSignal(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -12,18 +12,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLostGrace_TooLong checks that a grace that is too long for the granted session timeout is rejected.
-func TestLostGrace_TooLong(t *testing.T) {
+// TestLostGrace_RejectsMoreThanGrantedTimeoutAllows checks that elector run rejects a --lost-grace that is longer
+// than a twelfth of the session timeout that the server grants, before elector joins the election.
+func TestLostGrace_RejectsMoreThanGrantedTimeoutAllows(t *testing.T) {
 	h := newZooKeeperHarness(t, zktest.WithSessionTimeouts(100*time.Millisecond, time.Second))
-	a := h.run("a", stubborn, "--lost-grace", "84ms") // a twelfth of the session timeout of 1s is less than that
+	a := h.run("a", stubborn, "--lost-grace", "84ms") // a twelfth of the session timeout of 1s is less than 84ms
 	a.requireExit(cmdline.Usage, "--lost-grace 84ms: more than 83ms, a twelfth of the granted session timeout of 1s")
-	require.NotContains(t, h.srv.Tree(), "one", "it has joined the election")
+	require.NotContains(t, h.srv.Tree(), "one", "elector has joined the election")
 	a = h.lead("a", stubborn, "--lost-grace", "83ms", "--grace", "10ms")
 	a.terminate()
 }
 
-// TestLostGrace_RequestedTimeout checks that the limit is a twelfth of the timeout that a backend requests.
-func TestLostGrace_RequestedTimeout(t *testing.T) {
+// TestLostGrace_RejectsMoreThanRequestedTimeoutAllows checks that the limit of --lost-grace is a twelfth of the
+// timeout that elector requests from the backend, which etcd rounds up to whole seconds.
+func TestLostGrace_RejectsMoreThanRequestedTimeoutAllows(t *testing.T) {
 	config := func(args ...string) error {
 		_, err := executeLine(append([]string{"config", "--lost-grace", "1s", "--leader-begin-command", "x"}, args...)...)
 		return err
@@ -35,8 +37,9 @@ func TestLostGrace_RequestedTimeout(t *testing.T) {
 	require.Equal(t, cmdline.Usage, exitCode(err))
 }
 
-// TestLostGrace_ShorterSession checks that the grace is not too long for a later session with a shorter timeout.
-func TestLostGrace_ShorterSession(t *testing.T) {
+// TestLostGrace_ShrinksWithLaterSessionTimeout checks that the grace that elector uses becomes shorter if a later
+// session has a shorter timeout.
+func TestLostGrace_ShrinksWithLaterSessionTimeout(t *testing.T) {
 	granted := 8 * time.Second
 	r := &runCommand{sessionTimeout: func() time.Duration { return granted }}
 	require.Equal(t, 500*time.Millisecond, r.allowedLostGrace())

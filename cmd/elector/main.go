@@ -1,5 +1,5 @@
-// Command elector runs programs and commands while it leads an election. docs/elector.md
-// describes it; elector --help lists its flags.
+// Command elector runs programs and commands while an instance leads an election. docs/elector.md describes the
+// command; elector --help lists the flags.
 package main
 
 import (
@@ -14,7 +14,7 @@ func main() {
 	// After a panic, kill the process by a signal, because exit code 2 of the runtime would mean wrong
 	// usage.
 	debug.SetTraceback("crash")
-	child.RunWatchdog() // does not return in a watchdog process
+	child.RunWatchdog() // in a watchdog process, RunWatchdog does not return
 	cmdline.ReapChildren()
 	cmdline.Exit(execute(os.Args[1:]))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// binary is the path of the built command.
+// binary is the path of the command elector, which TestMain has built.
 var binary string
 
 // redisServer is shared by the tests of the backend changefeed.

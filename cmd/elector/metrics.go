@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// The values of the label handler.
+// The values of the metrics' label handler.
 const (
 	handlerBegin = "begin"
 	handlerWork  = "work"
@@ -25,7 +25,7 @@ const (
 // metrics are the Prometheus metrics of a run. docs/elector.md lists them.
 type metrics struct {
 	registry *prometheus.Registry
-	stopping <-chan struct{} // closed when the run begins to hand over
+	stopping <-chan struct{} // closed when this instance begins to hand over the leadership
 
 	state             *prometheus.GaugeVec
 	since             prometheus.Gauge
@@ -39,7 +39,7 @@ type metrics struct {
 	recordEvent func() func(event.Event)
 
 	mu        sync.Mutex
-	stopped   chan struct{} // closed when events are no longer recorded
+	stopped   chan struct{} // closed by stopRecording, when no more events are recorded
 	recording sync.WaitGroup
 }
 
@@ -87,7 +87,7 @@ func newMetrics(election string, stopping <-chan struct{}, leads, programRuns fu
 	return m
 }
 
-// setState sets the state to that of a report.
+// setState sets the metric of the state to the state in a report.
 func (m *metrics) setState(r elector.Report) {
 	for _, s := range []elector.State{elector.StateNotLeader, elector.StateLeader, elector.StateError} {
 		m.state.WithLabelValues(string(s)).Set(0)
@@ -98,7 +98,7 @@ func (m *metrics) setState(r elector.Report) {
 	}
 }
 
-// instrumentHandlers makes e count the calls of its handlers, and record the events of its candidates.
+// instrumentHandlers makes e measure the calls of its handlers, and record the events of its candidates.
 func (m *metrics) instrumentHandlers(e *elector.Elector) {
 	create, begin, work, end, onError := e.NewCandidate, e.Begin, e.Work, e.End, e.Error
 	if create != nil {
@@ -136,8 +136,8 @@ func (m *metrics) instrumentHandlers(e *elector.Elector) {
 	}
 }
 
-// measureCall calls a handler. An error does not count as a failure if the run has begun to hand over, or
-// if l is not nil and was lost, except for an error of End.
+// measureCall calls a handler and measures the call. An error of a handler other than End does not count as a failure
+// if the run has begun to hand over, or if l is not nil and the leadership was lost.
 func (m *metrics) measureCall(handler string, l *leaderelection.Leadership, f func() error) error {
 	running := m.running.WithLabelValues(handler)
 	running.Inc()
@@ -160,13 +160,14 @@ func (m *metrics) isInterrupted(l *leaderelection.Leadership) bool {
 	}
 }
 
-// recordCandidate records the events of c until its candidacy is over, or stopRecording is called.
+// recordCandidate starts to record the events of a candidate, until its candidacy has ended or stopRecording is
+// called.
 func (m *metrics) recordCandidate(c leaderelection.Candidate) {
 	events, record := c.Events(), m.recordEvent()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
-	case <-m.stopped: // stop, because events are not recorded any more
+	case <-m.stopped: // return, because events are not recorded any more
 		return
 	default:
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// TestMetrics_CountCandidateEvents checks that the events of a candidate are counted, and that no events are
-// recorded after the server was stopped.
+// TestMetrics_CountCandidateEvents checks that the metrics follow the events of a candidate, and that stopRecording
+// ends the recording of events.
 func TestMetrics_CountCandidateEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewTable().Store("election")
@@ -53,9 +53,9 @@ func TestMetrics_CountCandidateEvents(t *testing.T) {
 	})
 }
 
-// TestMetrics_HandlerFailures checks that an interrupted call does not count as a failure, and that each
-// failure counts.
-func TestMetrics_HandlerFailures(t *testing.T) {
+// TestMetrics_CountHandlerFailures checks that the metrics count each failure of a handler, but not a handler that
+// was interrupted because the leadership has ended.
+func TestMetrics_CountHandlerFailures(t *testing.T) {
 	result := io.ErrUnexpectedEOF
 	handler := func(context.Context, *leaderelection.Leadership) error { return result }
 	e := &elector.Elector{

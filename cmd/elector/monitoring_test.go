@@ -32,15 +32,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_QueriesHaveResults uses, for example prometheus")
+var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_DashboardQueriesHaveResults uses, for example prometheus")
 
-// The files that operators install.
+// The files for Prometheus and Grafana that operators install.
 const (
 	rulesDir      = "../../deploy/prometheus"
 	dashboardFile = "../../deploy/grafana/dashboard.json"
 )
 
-// alertRules returns the expressions of the alerts by name.
+// alertRules returns the expression of each alert by its name.
 func alertRules(t *testing.T) map[string]string {
 	t.Helper()
 	rules := make(map[string]string)
@@ -63,7 +63,7 @@ func alertRules(t *testing.T) map[string]string {
 	return rules
 }
 
-// dashboardQueries returns the queries of the dashboard, without its variables.
+// dashboardQueries returns the queries of the dashboard, with values instead of its variables.
 func dashboardQueries(t *testing.T) (queries []string) {
 	t.Helper()
 	var dashboard struct {
@@ -81,8 +81,8 @@ func dashboardQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// TestMonitoring_UsesExportedMetrics checks that alerts and the dashboard use only metrics that elector
-// exports, that the dashboard shows all metrics, and that each alert is documented and has a test.
+// TestMonitoring_UsesExportedMetrics checks that the alerts and the dashboard use only metrics that elector exports,
+// that the dashboard shows all of these metrics, and that each alert is documented and has a test that fires it.
 func TestMonitoring_UsesExportedMetrics(t *testing.T) {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
@@ -123,9 +123,9 @@ func TestMonitoring_UsesExportedMetrics(t *testing.T) {
 	}
 }
 
-// TestMonitoring_QueriesHaveResults checks that Prometheus accepts the rules, and that each query of the
-// dashboard has a result. It needs Prometheus: "make monitoring" runs it.
-func TestMonitoring_QueriesHaveResults(t *testing.T) {
+// TestMonitoring_DashboardQueriesHaveResults checks that a Prometheus server accepts the alerting rules, and returns
+// a result for each query of the dashboard. The test needs Prometheus: "make monitoring" runs it.
+func TestMonitoring_DashboardQueriesHaveResults(t *testing.T) {
 	if *prometheusServer == "" {
 		t.Skip("no -prometheus")
 	}
@@ -174,8 +174,8 @@ func TestMonitoring_QueriesHaveResults(t *testing.T) {
 	}
 }
 
-// startPrometheus starts a server that scrapes an instance every second, and loads the rules. It returns when the
-// server has evaluated them.
+// startPrometheus starts a Prometheus server that scrapes the given instance every second and loads the alerting
+// rules. It returns when the server has evaluated the rules.
 func startPrometheus(t *testing.T, instance string) *webClient {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,26 +13,27 @@ import (
 )
 
 const (
-	// maxPageCandidates is the maximum number of candidates that the page shows.
+	// maxPageCandidates is the maximum number of candidates that the page of --listen shows.
 	maxPageCandidates = 100
-	// queueAge is the age at which a list of candidates is outdated. queueAgeEach is added for each
-	// candidate, because some backends need requests for each candidate. So the viewers of the page
-	// cause at most about 100 requests a second.
+	// queueAge, plus queueAgeEach for each candidate, is the age at which a list of candidates is outdated. Some
+	// backends need a request for each candidate. With these ages, the viewers of the page cause at most about 100
+	// requests a second.
 	queueAge     = 2 * time.Second
 	queueAgeEach = 20 * time.Millisecond
 )
 
-// queueView lists the candidates for the page. Requests share a list, so that their number does not matter to the
-// backend.
+// queueView lists the candidates for the page. All viewers share a list, so that the backend receives the same number
+// of requests however many viewers there are.
 type queueView struct {
 	list func(context.Context) ([]candidateInfo, error) // nil if the backend cannot list candidates
 	busy chan struct{}                                  // contains an element while a request uses the field last
 	last queueState
 }
 
-// queueState is the result of a list. It contains only what the page shows, since the texts of other programs can be long.
+// queueState is a list of candidates. It contains only what the page shows, because the texts of other programs can
+// be long.
 type queueState struct {
-	at         time.Time       // the time of the list; zero if there was none
+	at         time.Time       // when the list was requested; zero if there was no request yet
 	candidates []candidateInfo // the first candidates of the queue, at most maxPageCandidates
 	total      int             // the number of all candidates
 	err        error
@@ -46,9 +47,9 @@ func newQueueView(b backend, election string) *queueView {
 	return q
 }
 
-// get returns the last list, or a new one if that is outdated. It waits for the backend for at most
-// listLimit, and for other requests until ctx is done. A client that disconnects does not interrupt a
-// list, because otherwise each request of such a client would cause another list.
+// get returns the last list, or requests a new one if that list is outdated. It waits for the backend for at most
+// listLimit, and for the requests of other viewers until ctx is done. A viewer that disconnects does not interrupt
+// the request, because otherwise each such viewer would cause another request.
 func (q *queueView) get(ctx context.Context) queueState {
 	if q.list == nil {
 		return queueState{}
@@ -73,11 +74,11 @@ func (q *queueView) get(ctx context.Context) queueState {
 	return state
 }
 
-// writePage writes the page /.
+// writePage writes the page of --listen at the path /.
 func (w *webServer) writePage(rw http.ResponseWriter, r *http.Request) {
 	p := &page{now: time.Now()}
 	leader, report := w.leader(), w.elector.Current()
-	since := time.Time{} // the time when the leader began to lead; zero if this instance has not observed it
+	since := time.Time{} // when the leader became the leader; zero if this instance has not observed that
 	if leader.Leader != nil {
 		since = leader.Leader.LeadsSince
 	}
@@ -103,7 +104,7 @@ func (w *webServer) writePage(rw http.ResponseWriter, r *http.Request) {
 	_, _ = rw.Write(p.renderDocument(leader)) // ignore the error: the client has closed the connection
 }
 
-// listCandidates returns the candidates for the page. It does not ask a backend that is disconnected.
+// listCandidates returns the candidates for the page. It sends no request while the backend is disconnected.
 func (w *webServer) listCandidates(ctx context.Context) queueState {
 	if err := w.backend.checkConnected(); err != nil {
 		return queueState{err: err}
@@ -122,7 +123,7 @@ type page struct {
 	body strings.Builder
 }
 
-// add adds HTML. It escapes all arguments, because most of them come from other programs.
+// add adds HTML to the page. It escapes all arguments, because most of them come from other programs.
 func (p *page) add(format string, args ...any) {
 	for i, arg := range args {
 		text := fmt.Sprint(arg)
@@ -205,7 +206,7 @@ func (p *page) addChanges(changes []leaderChange) {
 	p.add("</table>\n")
 }
 
-// renderDocument returns the page with its head, its links and its script.
+// renderDocument returns the HTML document of the page, with its head, its links and its script.
 func (p *page) renderDocument(l leaderReply) []byte {
 	title := &page{}
 	if l.Leader == nil {
@@ -259,7 +260,7 @@ dt, th, .foot { opacity: 0.7; font-weight: normal; }
 .stale::before { content: "This instance does not answer. Below is its last answer."; display: block; padding: 0.5rem 1rem; color: #fff; background: #cf222e; }
 `
 
-// pageScript replaces the content by that of the same page every two seconds.
+// pageScript loads the page again every two seconds, and replaces the content by the new one.
 const pageScript = `
 const update = async () => {
 	try {

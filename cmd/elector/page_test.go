@@ -23,7 +23,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// newPageServer returns a server whose backend lists candidates.
+// newPageServer returns a server whose backend lists the candidates that list returns.
 func newPageServer(t *testing.T, election string, list func(context.Context) ([]candidateInfo, error)) *webServer {
 	t.Helper()
 	b := backend{}
@@ -34,7 +34,7 @@ func newPageServer(t *testing.T, election string, list func(context.Context) ([]
 	return newWebServer(&runCommand{settings: s}, &elector.Elector{}, b, t.Context().Done())
 }
 
-// requirePageText requires that the page contains these texts in this order, without its tags.
+// requirePageText requires that the text of the page, without its tags, contains these parts in this order.
 func requirePageText(t *testing.T, w *webServer, want ...string) {
 	t.Helper()
 	code, page := getPage(w, "/")
@@ -49,7 +49,8 @@ func requirePageText(t *testing.T, w *webServer, want ...string) {
 	}
 }
 
-// TestPage_ShowsQueue checks that the page shows the leader, the queue and the changes.
+// TestPage_ShowsQueue checks that the page of --listen shows the leader, the queue of candidates and the last changes
+// of the leader.
 func TestPage_ShowsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fake time begins at 2000-01-01 00:00
 		a := candidateInfo{Name: "a", Value: "a:80", ID: "/e/1", Token: 7, Joined: time.Now()}
@@ -86,9 +87,9 @@ func TestPage_ShowsQueue(t *testing.T) {
 	})
 }
 
-// TestPage_EscapesTexts checks that a text of another program cannot become a part of the page, and that a
-// browser could not load or execute anything other than the page.
-func TestPage_EscapesTexts(t *testing.T) {
+// TestPage_EscapesTextsOfCandidates checks that the page of --listen escapes names and values of candidates, and that
+// its security policy lets a browser load and execute nothing but the style and the script of the page.
+func TestPage_EscapesTextsOfCandidates(t *testing.T) {
 	const hostile = "</title></script></style><script>alert('1')</script><img src=//evil.example onerror=alert(1)>\" ' & \u202e\x1b[31m"
 	c := candidateInfo{Name: hostile, Value: hostile, ID: hostile, Token: 7}
 	w := newPageServer(t, hostile, func(context.Context) ([]candidateInfo, error) { return []candidateInfo{c, c}, nil })
@@ -115,10 +116,10 @@ func TestPage_EscapesTexts(t *testing.T) {
 	}
 }
 
-// TestPage_ListsRarely checks that many viewers do not cause many requests for the list of candidates, that a
-// long list is requested less often than a short list, and that a viewer that disconnects does not cancel a
-// request on which other viewers wait.
-func TestPage_ListsRarely(t *testing.T) {
+// TestPage_SharesListOfCandidatesBetweenViewers checks that many viewers of the page share one request for the list
+// of candidates, that a long list is requested less often than a short list, and that a viewer that disconnects does
+// not cancel the request for the other viewers.
+func TestPage_SharesListOfCandidatesBetweenViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists, length := 0, 1
 		w := newPageServer(t, "/e", func(ctx context.Context) ([]candidateInfo, error) {
@@ -143,7 +144,7 @@ func TestPage_ListsRarely(t *testing.T) {
 		length = 1000
 		requirePageText(t, w, "leader 0", "900 further candidates are not shown")
 		require.Equal(t, 2, lists)
-		time.Sleep(1000*queueAgeEach + queueAge - time.Second) // the list itself took a second
+		time.Sleep(1000*queueAgeEach + queueAge - time.Second) // one second is subtracted, because the list itself took a second
 		getPage(w, "/")
 		require.Equal(t, 2, lists, "after %v", time.Since(begin))
 		time.Sleep(2 * time.Second)
@@ -156,9 +157,9 @@ func TestPage_ListsRarely(t *testing.T) {
 	})
 }
 
-// TestPage_NoAnswer checks that the page shows neither an error, which may contain addresses, nor an outdated
-// queue, and does not wait for a backend that does not answer.
-func TestPage_NoAnswer(t *testing.T) {
+// TestPage_HidesErrorAndOutdatedQueue checks that the page, if the backend does not answer, is sent within the time
+// limit, and contains neither the error, which may contain addresses, nor an outdated queue.
+func TestPage_HidesErrorAndOutdatedQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPageServer(t, "/e", func(ctx context.Context) ([]candidateInfo, error) {
 			<-ctx.Done()

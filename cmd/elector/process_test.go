@@ -20,36 +20,36 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// These are the programs of TestProcess_EventsHaveDocumentedEffects. Like its end command, they append
-// their actions to FILE. They do not use standard error, on which a shell reports that a signal has
-// terminated its child.
+// The programs of TestProcess_EventsHaveDocumentedEffects. Like the end command of that test, they append their
+// actions to FILE. They do not use standard error, on which a shell would report that a signal has terminated its
+// child.
 const (
 	obedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"; exit 0' TERM; trap 'echo HUP >> "$FILE"' HUP; trap 'echo USR1 >> "$FILE"' USR1
 		echo started; while :; do sleep 0.01; done`
 	disobedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"' TERM; echo started; while :; do sleep 0.01; done`
-	// brokenPipe prints how a process ends whose output has no reader.
+	// brokenPipe is a program that prints with which exit code a process ends whose output has no reader.
 	brokenPipe = `sh -c 'kill -PIPE $$'; echo "exit code $?" >> "$FILE"; ` + obedient
-	// orphaning leaves processes behind whose parent has exited.
+	// orphaning is a program that leaves processes behind whose parent has exited.
 	orphaning = `for i in 1 2 3 4 5; do (sleep 0.01 &); done; ` + obedient
 )
 
-// processEvent is a row of the table of events in docs/elector.md.
+// processEvent tests one row of the table of events in docs/elector.md.
 type processEvent struct {
-	program string              // if it is empty, there is only a begin command
-	prepare func(cmd *exec.Cmd) // changes the command before the start; may be nil
-	act     func(e *eventTest)  // acts after the program or the begin command has started
+	program string              // empty if there is only a begin command
+	prepare func(cmd *exec.Cmd) // changes the elector's command before the start; may be nil
+	act     func(e *eventTest)  // causes the event after the program or the begin command has started
 	actions []string            // the expected actions of the program and the end command
 	code    int
 	flags   []string // additional flags of run
 }
 
-// eventTest is the elector to which an event happens.
+// eventTest is an elector for which a test causes an event.
 type eventTest struct {
 	*process
 	h *harness
 }
 
-// waitForAction waits until the program or the end command has appended a line.
+// waitForAction waits until the program or the end command has appended the given line to the file of actions.
 func (e *eventTest) waitForAction(line string) {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool {
@@ -58,13 +58,14 @@ func (e *eventTest) waitForAction(line string) {
 	}, patience, 10*time.Millisecond, line)
 }
 
-// requireNoZombies waits until no child of a process is a zombie, although processes have exited.
+// requireNoZombies waits until at most one child of a process remains, so that children that have exited are not
+// zombies.
 func (e *eventTest) requireNoZombies(parent int) {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool { return len(testenv.Children(e.t, parent)) <= 1 }, patience, 10*time.Millisecond)
 }
 
-// processEvents returns the rows of the table.
+// processEvents returns the tests for each row of the table of events.
 func processEvents(t *testing.T) map[string][]processEvent {
 	send := func(signals ...syscall.Signal) func(*eventTest) {
 		return func(e *eventTest) {
@@ -80,7 +81,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{act: send(syscall.SIGTERM), actions: []string{"end leader"}},
 		},
 		"TERM or INT, repeated within a second": {
-			// The signals that are sent while elector is stopped arrive together when it continues.
+			// Signals that are sent while SIGSTOP suspends elector arrive together after SIGCONT.
 			{program: disobedient, act: send(syscall.SIGSTOP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCONT), actions: []string{"TERM", "end leader"}},
 		},
 		"TERM or INT, repeated later": {{program: disobedient, act: func(e *eventTest) {
@@ -137,7 +138,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 					require.NoError(e.t, err)
 					defer conn.Close()
 				}
-				page.requirePage("/leader", 200, `"leads":true`) // at the limit, this connection closes an idle one
+				page.requirePage("/leader", 200, `"leads":true`) // the limit is reached, so this connection closes an idle one
 				e.signal(syscall.SIGTERM)
 				e.waitForAction("end leader")
 				require.NotContains(e.t, e.log.Text(), "too many open files")
@@ -167,7 +168,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			e.signal(syscall.SIGKILL)
 			e.waitForAction("TERM")
 		}, actions: []string{"TERM"}, code: -1}},
-		"STOP, and later CONT": {{program: obedient, flags: []string{"--session-timeout", session.String()}, act: func(e *eventTest) {
+		"STOP, and later CONT": {{program: obedient, flags: []string{"--session-timeout", sessionTimeout.String()}, act: func(e *eventTest) {
 			e.signal(syscall.SIGSTOP)
 			e.waitForAction("TERM")
 			e.signal(syscall.SIGCONT)
@@ -178,8 +179,8 @@ func processEvents(t *testing.T) map[string][]processEvent {
 	}
 }
 
-// TestProcess_EventsHaveDocumentedEffects checks that each event has the effect that the table in
-// docs/elector.md describes, and that each row of the table has a test.
+// TestProcess_EventsHaveDocumentedEffects checks that each event, such as a signal, has the effect that the table in
+// docs/elector.md describes, and that each row of the table is tested.
 func TestProcess_EventsHaveDocumentedEffects(t *testing.T) {
 	testenv.RunEvents(t, "../../docs/elector.md", "| event | program | leadership |", processEvents, testProcessEvent)
 }
@@ -212,7 +213,7 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	}
 }
 
-// TestRun_ReservesDescriptors checks that elector reserves descriptors for the start of commands even
+// TestRun_ReservesDescriptors checks that elector run reserves file descriptors for the start of commands even
 // without --listen.
 func TestRun_ReservesDescriptors(t *testing.T) {
 	p := newZooKeeperHarness(t).run("a", graceful)

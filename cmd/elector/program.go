@@ -8,18 +8,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 )
 
-// program is the program that run starts during each leadership.
+// program is the program that the command run starts during each leadership.
 type program struct {
 	args []string // the program and its arguments; empty if there is no program
 
 	mu       sync.Mutex
 	process  *child.Process   // nil if the program does not run
-	starting bool             // the program is being started, and may already run
+	starting bool             // whether the program is being started; it may already run
 	pending  []syscall.Signal // signals that were received while the program was being started
-	code     *int             // the exit code, after the program has exited on its own during a leadership
+	code     *int             // the exit code, if the program has exited by itself during a leadership
 }
 
-// startProcess starts the program, and sends it the signals that were received in the meantime.
+// startProcess starts the program, and sends it the signals that this process has received meanwhile.
 func (p *program) startProcess(c child.Command) (*child.Process, error) {
 	p.mu.Lock()
 	p.starting = true
@@ -38,7 +38,7 @@ func (p *program) startProcess(c child.Command) (*child.Process, error) {
 	return process, nil
 }
 
-// waitProcess waits until the program has exited.
+// waitProcess waits until the program has exited, and returns how it has exited.
 func (p *program) waitProcess(process *child.Process) child.Exit {
 	exit := process.Wait()
 	p.mu.Lock()
@@ -67,14 +67,14 @@ func (p *program) isRunning() bool {
 	return p.process != nil
 }
 
-// setExitCode records that the program has exited on its own during a leadership.
+// setExitCode records that the program has exited by itself during a leadership.
 func (p *program) setExitCode(code int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.code = &code
 }
 
-// exitCode returns the exit code of a program that has exited on its own during a leadership.
+// exitCode returns the exit code of the program if it has exited by itself during a leadership.
 func (p *program) exitCode() (code int, exited bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,8 +19,8 @@ while [ "$p" -gt 1 ]; do
 done
 [ $n -gt 1 ] && echo checked`
 
-// TestProtectMemory_HidesCredentials checks that a program that elector runs cannot read elector's
-// credentials, unless it runs as root.
+// TestProtectMemory_HidesCredentials checks that a program that elector runs as an ordinary user cannot read
+// elector's credentials from the environment of its ancestors in /proc.
 func TestProtectMemory_HidesCredentials(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	cmd := h.runCommand("a", readAncestors)

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// raftlogClient is the backend raftlog of commands other than run. It sends requests to the peers, so
-// --peer-id and --dir are not required.
+// raftlogClient is the backend raftlog for commands other than run. It sends requests to the peers as a client, so
+// these commands do not need --peer-id and --dir.
 type raftlogClient struct {
 	settings *settings
 	peers    *client.Client
@@ -41,7 +41,7 @@ func (r *raftlogClient) backend() backend {
 
 func (r *raftlogClient) close() { _ = r.peers.Close() }
 
-// translateError returns an error that wraps the corresponding error of package leaderelection.
+// translateError returns an error of the client that wraps the corresponding error of package leaderelection.
 func translateError(err error) error {
 	switch {
 	case errors.Is(err, api.ErrRefused):
@@ -70,7 +70,7 @@ func (r *raftlogClient) list(ctx context.Context, election string) ([]candidateI
 	return candidates, nil
 }
 
-// watch lists the candidates every statusPoll.
+// watch observes the leader by listing the candidates at the interval statusPoll.
 func (r *raftlogClient) watch(ctx context.Context, election string) (<-chan observation, error) {
 	return streamLeaders(ctx, func(yield func(*candidateInfo, error) bool) {
 		for {

@@ -12,12 +12,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRaftlog_CommandsAreClients checks that commands, which are not peers, show the right candidates and can request
-// the leader to resign.
-func TestRaftlog_CommandsAreClients(t *testing.T) {
+// TestRaftlog_CommandsConnectAsClients checks that status, watch and resign connect to the peers as clients: they
+// show the leader and the followers, and can request the leader to resign.
+func TestRaftlog_CommandsConnectAsClients(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
-	r.flags = append(r.flags, "--session-timeout", "10s") // the timeout is long, so that the leadership moves only on request
+	r.flags = append(r.flags, "--session-timeout", "10s") // the session timeout is long, so that the leadership moves only on request
 	all := map[string]*process{}
 	for _, name := range []string{"a", "b", "c"} {
 		all[name] = r.run(name, exclusive, "--value", name+":80")

@@ -35,7 +35,7 @@ func init() {
 			s.raftlog.RegisterAccess(flags)
 		},
 		servers:        func(s *settings) string { return s.raftlog.Peers.String() },
-		places:         raftlogPlaces,
+		electionKeys:   raftlogElectionKeys,
 		check:          checkRaftlog,
 		checkRun:       checkRaftlogPeer,
 		open:           openRaftlogClient,
@@ -74,14 +74,14 @@ func (p *raftlogPeer) backend() backend {
 	return backend{close: p.close, start: p.start, newCandidate: p.newCandidate, connected: p.checkConnected, watch: p.watch}
 }
 
-// start opens the node. Every instance must do this, because the leader of the first backend needs a
-// majority of the peers to join the election on this one.
+// start opens the node. During a migration, every instance must do this, because the leader on the first backend can
+// join the election on raftlog only if a majority of the peers runs.
 func (p *raftlogPeer) start() error {
 	_, err := p.openNode()
 	return err
 }
 
-// newCandidate waits for a majority of the peers without a limit.
+// newCandidate waits for a majority of the peers until ctx is done.
 func (p *raftlogPeer) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
 	node, err := p.openNode()
 	if err != nil {
@@ -92,12 +92,12 @@ func (p *raftlogPeer) newCandidate(ctx context.Context) (leaderelection.Candidat
 	}
 	return raftlog.NewElection(node, p.settings.election,
 		raftlog.WithName(p.settings.instanceID), raftlog.WithValue(p.settings.value),
-		// --lost-grace uses the rest of the lease to stop what elector runs.
+		// In the rest of the lease, --lost-grace lets the program and the commands stop.
 		raftlog.WithStopGuard(p.settings.sessionTimeout/stopGuard))
 }
 
-// openNode returns the node, which is opened by the first successful call. Its error is terminal,
-// because a retry cannot succeed.
+// openNode returns the node. The first successful call opens the node. An error is terminal, because a retry cannot
+// succeed.
 func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
 	return p.lazyNode.get(func() (*raftlog.Node, error) {
 		node, err := raftlog.Open(p.config)
@@ -107,7 +107,7 @@ func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
 		code := cmdline.Permanent
 		switch {
 		case errors.Is(err, api.ErrNoSpace), errors.Is(err, api.ErrInUse):
-			// The exit code is not that of a usage error, so that supervisors start the program again.
+			// Do not use the exit code of a usage error, so that supervisors start the program again.
 			code, err = cmdline.Failed, fmt.Errorf("--dir %s: %w", p.config.Dir, err)
 		case errors.Is(err, api.ErrInvalid):
 			code, err = cmdline.Usage, fmt.Errorf("--dir %s: %w", p.config.Dir, err)
@@ -118,7 +118,7 @@ func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
 	})
 }
 
-// adviseFault adds advice for the user to a fault of a node.
+// adviseFault adds advice for the user to an error about a fault of the node.
 func adviseFault(err error) error {
 	if !errors.Is(err, api.ErrFault) {
 		return err
@@ -126,8 +126,8 @@ func adviseFault(err error) error {
 	return fmt.Errorf("%w; this peer has stopped so that it sends nothing wrong, and the other peers continue: if the disk was full or unavailable, fix it and restart; if the data is damaged, keep the directory of --dir for inspection, and do not start with an empty one under the same --peer-id", err)
 }
 
-// awaitLogLeader waits until the node knows the leader of the log. It logs why there is no leader, and
-// returns an error if all other peers refuse this one.
+// awaitLogLeader waits until the node knows the leader of the log. It logs why there is no leader, and returns an
+// error if all other peers refuse this peer.
 func (p *raftlogPeer) awaitLogLeader(ctx context.Context, node *raftlog.Node) error {
 	poll := time.NewTicker(leaderPoll)
 	defer poll.Stop()
@@ -150,8 +150,8 @@ func (p *raftlogPeer) awaitLogLeader(ctx context.Context, node *raftlog.Node) er
 	return nil
 }
 
-// diagnoseMissingLeader returns an error if every other peer has refused this one, because of its
-// configuration. It logs a warning if no majority of the peers is connected.
+// diagnoseMissingLeader returns an error if every other peer has refused this peer because of its configuration. It
+// logs a warning if no majority of the peers is connected.
 func (p *raftlogPeer) diagnoseMissingLeader(connections []raftlog.Connection, log *slog.Logger) error {
 	refusals, connected := 0, 0
 	var cause, refusal error
@@ -170,8 +170,8 @@ func (p *raftlogPeer) diagnoseMissingLeader(connections []raftlog.Connection, lo
 	if len(connections) > 0 && refusals == len(connections) {
 		return fmt.Errorf("%w: every other peer refuses this one: %w; the secret (--secret-file or ELECTOR_SECRET), --cluster and --peers must be the same for all peers", leaderelection.ErrPermission, refusal)
 	}
-	// A refusal that is not proven does not count, because any process can use the address, and the
-	// next attempt can reach the peer.
+	// Ignore refusals of processes that have not authenticated themselves as peers: any process can use the address,
+	// and the next attempt can reach the peer.
 	if all := len(connections) + 1; connected+1 <= all/2 {
 		log.Warn("no leader of the log: a majority of the peers must run, with the same secret (--secret-file or ELECTOR_SECRET)", "peers", all, "connected", connected+1, "err", cause)
 	}
@@ -187,12 +187,12 @@ func (p *raftlogPeer) checkConnected() error {
 		return errNotOpened
 	}
 	if info := node.Info(); info.Lease == 0 {
-		return fmt.Errorf("no majority of the peers has confirmed this peer recently; it is %s", info.Role)
+		return fmt.Errorf("no majority of the peers has confirmed recently that this peer, a %s, is up to date", info.Role)
 	}
 	return nil
 }
 
-// watch observes the election at this peer.
+// watch observes the leader of the election, by the state of this peer.
 func (p *raftlogPeer) watch(ctx context.Context, election string) (<-chan observation, error) {
 	node := p.lazyNode.created()
 	if node == nil {

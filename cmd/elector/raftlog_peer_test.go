@@ -25,13 +25,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// raftSession is so long that leases do not expire on a machine that stalls for a second or two, and that a
-// hand-over is faster than the expiry of a lease.
+// raftSession is the session timeout of the tests on raftlog. It is so long that leases do not expire on a machine
+// that stalls for a second or two, and that a hand-over is faster than the expiry of a lease.
 const raftSession = 3 * time.Second
 
-// newRaftlogHarness returns a harness for three electors that are the peers of a log. Their names are a, b and c.
+// newRaftlogHarness returns a harness for three electors, a, b and c, that are the peers of a log.
 func newRaftlogHarness(t *testing.T) *harness {
-	dir, err := testenv.MakeDir("elector") // the directory is on a file system with fast syncs
+	dir, err := testenv.MakeDir("elector") // the file system of this directory has fast syncs
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	r := newHarnessIn(t, dir, nil)
@@ -61,7 +61,7 @@ func (h *harness) writeSecret(name, text string) string {
 	return file
 }
 
-// runAll starts the three electors, and returns them by name.
+// runAll starts the electors a, b and c, and returns their processes by name.
 func (h *harness) runAll(script string, args ...string) map[string]*process {
 	h.Helper()
 	all := map[string]*process{}
@@ -71,9 +71,9 @@ func (h *harness) runAll(script string, args ...string) map[string]*process {
 	return all
 }
 
-// exclusive is a program that works until it receives TERM. It writes its process ID to the lock file, and
-// records if another process with a different ID is running. TERM is sent to its whole group, so the loop
-// reads the lock file without a subprocess.
+// exclusive is a program that works until it receives TERM. It writes its process ID to a lock file, and records if
+// another process runs at the same time. TERM reaches its whole process group, so the loop reads the lock file
+// without a subprocess.
 const exclusive = `other=$(cat "$FILE.lock" 2>/dev/null)
 if [ -n "$other" ] && kill -0 "$other" 2>/dev/null; then echo "$NAME overlaps with $other" >> "$FILE.overlap"; fi
 echo $$ > "$FILE.lock"
@@ -117,15 +117,16 @@ func (h *harness) workOrder() []string {
 	return slices.Compact(slices.DeleteFunc(h.readActions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
 }
 
-// processesExcept returns the processes except for one.
+// processesExcept returns all processes except the one with the given name.
 func processesExcept(all map[string]*process, name string) map[string]*process {
 	rest := maps.Clone(all)
 	delete(rest, name)
 	return rest
 }
 
-// TestRaftlog_LeaderIsReplaced checks that a leader that resigns or is killed is replaced in time, that two
-// programs do not work at the same time, and that peers can restart with their data directories.
+// TestRaftlog_LeaderIsReplaced checks on the backend raftlog that another candidate replaces a leader that resigns or
+// is killed in time, that two programs never run at the same time, and that peers can restart with their data
+// directories.
 func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -138,7 +139,7 @@ func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 
 	all[first] = r.run(first, exclusive, listening...)
 	pages := all[first].webClient()
-	pages.waitForPage("/readyz", 200, `{"ok":true}`) // the candidate is in the queue
+	pages.waitForPage("/readyz", 200, `{"ok":true}`) // the peer is ready when its candidate has joined the queue
 	pages.waitForPage("/leader", 503, `"name":"`+second+`"`)
 	killed := time.Now()
 	all[second].signal(syscall.SIGKILL)
@@ -158,9 +159,9 @@ func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	r.requireNoOverlap()
 }
 
-// TestRaftlog_LeaderStopped checks that the program of a stopped leader, which ignores TERM, has stopped when
-// the next leader begins.
-func TestRaftlog_LeaderStopped(t *testing.T) {
+// TestRaftlog_EndsProgramOfSuspendedLeader checks that the program of a leader that SIGSTOP has suspended has ended
+// when the next leader starts its program, even if the program ignores TERM.
+func TestRaftlog_EndsProgramOfSuspendedLeader(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	all := r.runAll(strings.Replace(exclusive, "exit 0", ":", 1), "--grace", "10s")
@@ -174,9 +175,10 @@ func TestRaftlog_LeaderStopped(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.workOrder())
 }
 
-// TestRaftlog_WrongCredentials checks that a peer does not end when processes refuse it that have not proven to
-// be peers, that it logs the reason, and that it ends when all other peers refuse it.
-func TestRaftlog_WrongCredentials(t *testing.T) {
+// TestRaftlog_PeerExitsIfAllOtherPeersRefuseSecret checks that a peer with a wrong secret keeps running and logs the
+// reason while processes refuse it that have not authenticated themselves as peers, and exits if all other peers have
+// authenticated themselves and refuse it.
+func TestRaftlog_PeerExitsIfAllOtherPeersRefuseSecret(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	all := map[string]*process{"a": r.run("a", exclusive), "b": r.run("b", exclusive)}
@@ -192,13 +194,13 @@ func TestRaftlog_WrongCredentials(t *testing.T) {
 	require.Contains(t, swapped.log.Text(), "this is the secret of clients")
 }
 
-// TestRaftlog_StrangerAtAddress checks that a peer does not end when another program uses the addresses of
-// the other peers: a server of another protocol, or a server that refuses the peer without proving that it is
-// a peer.
-func TestRaftlog_StrangerAtAddress(t *testing.T) {
+// TestRaftlog_PeerSurvivesStrangersAtPeerAddresses checks that a peer keeps running if other programs use the
+// addresses of the other peers: servers of another protocol, or servers that refuse the peer but do not authenticate
+// themselves as peers.
+func TestRaftlog_PeerSurvivesStrangersAtPeerAddresses(t *testing.T) {
 	t.Parallel()
 	certificate := testenv.NewAuthority(t).Issue("stranger")
-	// A reply of the handshake: no common secret, and eight empty texts and an empty proof.
+	// The reply of a peer's handshake, with no common secret, eight empty texts and an empty proof.
 	refusal := "\x00\x00\x00\x1bLERL\x04\x04\x01\x01\x08" + strings.Repeat("\x00", 18)
 	for name, stranger := range map[string]struct {
 		answer func(net.Conn)
@@ -239,9 +241,10 @@ func TestRaftlog_StrangerAtAddress(t *testing.T) {
 	}
 }
 
-// TestRaftlog_InvalidDataDirectory checks that a peer does not start with the directory of another peer, with a
-// directory or a port that is in use, or with damaged data, and that a peer without a majority is not ready.
-func TestRaftlog_InvalidDataDirectory(t *testing.T) {
+// TestRaftlog_PeerRejectsInvalidDataDirectory checks that a peer does not start with the data directory of another
+// peer, with a directory or a port that is in use, or with damaged data, and that a peer without a majority is not
+// ready.
+func TestRaftlog_PeerRejectsInvalidDataDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	a := r.run("a", exclusive, listening...)
@@ -262,9 +265,9 @@ func TestRaftlog_InvalidDataDirectory(t *testing.T) {
 	a.requireExit(cmdline.Permanent, "under the same --peer-id")
 }
 
-// TestRaftlog_LostGrace checks that a leadership does not end so late that the next leadership could begin
-// before --lost-grace has elapsed.
-func TestRaftlog_LostGrace(t *testing.T) {
+// TestRaftlog_LeadershipEndsLostGraceBeforeLease checks that a leadership on raftlog ends so long before its lease in
+// the log expires that --lost-grace elapses before the next leadership can begin.
+func TestRaftlog_LeadershipEndsLostGraceBeforeLease(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	own := strings.Split(r.peers, ",")[0]
@@ -288,14 +291,14 @@ func TestRaftlog_LostGrace(t *testing.T) {
 	require.NotNil(t, l)
 	deadline := l.Deadline()
 	remaining := b.lazyNode.created().Info().Lease
-	lease := time.Now().Add(remaining) // read after the deadline, so it is not too early
+	lease := time.Now().Add(remaining) // this time is read after the deadline, so it is not too early
 	require.GreaterOrEqual(t, lease.Sub(deadline), raftSession/8-5*time.Millisecond)
 	electiontest.Confirm(t, c.Resign)
 	require.NoError(t, <-ended)
 }
 
-// TestRaftlog_ExpiredCertificate checks that elector logs that the certificate of its peer has expired.
-func TestRaftlog_ExpiredCertificate(t *testing.T) {
+// TestRaftlog_LogsExpiredCertificate checks that elector logs that the certificate of its own peer has expired.
+func TestRaftlog_LogsExpiredCertificate(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	now := time.Now()

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// checkRaftlog checks the settings that all commands need. The credentials of clients are checked when the
-// client is opened, and those of peers by checkRaftlogPeer.
+// checkRaftlog checks the raftlog settings that all commands need. The credentials of clients are checked when the
+// client is opened, and the credentials of peers by checkRaftlogPeer.
 func checkRaftlog(s *settings) error {
 	if _, err := s.raftlogConfig(); err != nil {
 		return err
@@ -20,12 +20,12 @@ func checkRaftlog(s *settings) error {
 	return s.checkElection(raftlog.CheckName)
 }
 
-func raftlogPlaces(s *settings) []string {
+func raftlogElectionKeys(s *settings) []string {
 	var servers []string
 	for _, p := range s.raftlog.Peers {
 		servers = append(servers, p.Addr)
 	}
-	return s.placesAt(servers)
+	return s.electionKeysAt(servers)
 }
 
 // checkRaftlogPeer checks the settings that only a peer needs.
@@ -51,8 +51,8 @@ func checkRaftlogPeer(s *settings) error {
 	return nil
 }
 
-// raftlogConfig checks the settings that peers and clients have in common, and returns the configuration of a
-// node without secrets. Addr is empty if --peer-id is not one of --peers.
+// raftlogConfig checks the settings that peers and clients have in common, and returns the configuration of a node
+// without secrets. The field Addr is empty if --peer-id is not one of --peers.
 func (s *settings) raftlogConfig() (c raftlog.Config, err error) {
 	r := &s.raftlog
 	switch {

@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRaftlog_InvalidSettings checks that a peer rejects invalid settings, creates no files because of them,
+// TestRaftlog_RejectsInvalidSettings checks that elector rejects invalid settings of a peer before it creates files,
 // and does not print the secret.
-func TestRaftlog_InvalidSettings(t *testing.T) {
+func TestRaftlog_RejectsInvalidSettings(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
@@ -73,7 +73,7 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 		require.NotContains(t, err.Error(), "xxxx", "the error contains the secret")
 		require.NoDirExists(t, data)
 	}
-	// A peer with a secret of clients needs one of peers.
+	// A peer with a secret of clients also needs a secret of peers.
 	_, err := executeLine("run", "--backend", "raftlog", "--leader-begin-command", "x", "--peers", good["peers"],
 		"--peer-id", "a", "--dir", data, "--client-secret-file", secret)
 	require.ErrorContains(t, err, "none of peers")
@@ -93,8 +93,9 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 	}
 }
 
-// TestRaftlog_SettingsFromFile checks that no key of the file is ignored, and neither is the variable of the secret.
-func TestRaftlog_SettingsFromFile(t *testing.T) {
+// TestRaftlog_ReadsSettingsFromFileAndVariables checks that elector applies each raftlog key of the configuration
+// file and the variables of the two secrets, and warns once of a secret that all users can read.
+func TestRaftlog_ReadsSettingsFromFileAndVariables(t *testing.T) {
 	t.Setenv("ELECTOR_SECRET", strings.Repeat("x", 16))
 	t.Setenv("ELECTOR_CLIENT_SECRET", strings.Repeat("z", 16))
 	dir := t.TempDir()
@@ -111,7 +112,7 @@ func TestRaftlog_SettingsFromFile(t *testing.T) {
 	require.Equal(t, 4*time.Second, c.ElectionTimeout)
 	require.Subset(t, credentials, []string{"ELECTOR_SECRET", "ELECTOR_CLIENT_SECRET"})
 
-	// There is one warning about a secret that all users can read, however often it is read.
+	// elector warns only once of a secret that all users can read, even if it reads the file repeatedly.
 	secret, log := filepath.Join(dir, "secret"), new(strings.Builder)
 	require.NoError(t, os.WriteFile(secret, []byte(strings.Repeat("y", 16)), 0o600))
 	require.NoError(t, os.Chmod(secret, 0o644))

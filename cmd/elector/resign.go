@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// successorWait is the time for which resign waits for the next leader.
+// successorWait is how long the command resign waits for the next leader.
 const successorWait = 3 * time.Second
 
 func newResign(s *settings) *cobra.Command {
@@ -82,8 +82,8 @@ func (s *settings) requestResignation(ctx context.Context, b backend, id string,
 	}
 	waiting, cancel := context.WithTimeout(ctx, successorWait)
 	defer cancel()
-	// Wait for the next leader, which may be the same candidate: without competitors, it joins again
-	// and leads.
+	// Wait for the next leader. It may be the same candidate, which joins again, and leads if there are no
+	// competitors.
 	candidates, err = awaitLeader(waiting, list, 50*time.Millisecond, "")
 	switch {
 	case err != nil:
@@ -98,7 +98,8 @@ func (s *settings) requestResignation(ctx context.Context, b backend, id string,
 	return fmt.Sprintf("%s; %s leads, token %d", text, leader.Name, leader.Token), nil
 }
 
-// selectCandidate returns the candidate that the value of a flag names, or the leader if id is empty.
+// selectCandidate returns the candidate whose name or ID is id, the value of the given flag, or the leader if id is
+// empty.
 func (s *settings) selectCandidate(candidates []candidateInfo, flag, id string) (candidateInfo, error) {
 	if len(candidates) == 0 {
 		return candidateInfo{}, cmdline.Errorf(cmdline.NoLeader, "there are no candidates in %s", s.election)

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestResign_LeaderJoinsAgain checks that a leader stops its program before the next leader begins, joins
-// again behind it, and can be selected by name or ID.
+// TestResign_LeaderJoinsAgain checks that a leader that the command resign requests to resign stops its program
+// before the next leader starts one, and joins again behind the next leader, and that resign --id selects a candidate
+// by its name, but not by an ID from before it has joined again.
 func TestResign_LeaderJoinsAgain(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	none := h.command("resign")
@@ -30,11 +31,10 @@ func TestResign_LeaderJoinsAgain(t *testing.T) {
 	require.Regexp(t, `^a has handed over; b leads, token [1-9][0-9]*$`, resign.waitForOutput("a has"))
 	require.Equal(t, cmdline.OK, resign.exitCode())
 	b.waitForOutput("started")
-	a.waitForLog("follower") // the candidate follows again
+	a.waitForLog("follower") // the candidate has joined the election again
 	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, h.readActions())
 
-	// The candidate can also be selected by its name, which does not change when it joins again, unlike
-	// its ID.
+	// The name of a candidate, unlike its ID, does not change when the candidate joins again.
 	status := h.command("status")
 	fields := strings.Fields(status.waitForOutput("follower"))
 	require.Equal(t, cmdline.OK, status.exitCode())
@@ -61,9 +61,9 @@ func TestResign_LeaderJoinsAgain(t *testing.T) {
 	h.command("resign").requireExit(cmdline.NoLeader, "there are no candidates in /jobs/one")
 }
 
-// TestResign_Timeout checks that the command waits no longer than its timeout, and that the leader then
-// continues to hand over.
-func TestResign_Timeout(t *testing.T) {
+// TestResign_ReturnsAtTimeoutWhileLeaderHandsOver checks that the command resign returns at its timeout, and that the
+// leader continues to hand over afterwards.
+func TestResign_ReturnsAtTimeoutWhileLeaderHandsOver(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo ending; while [ ! -e "$FILE.done" ]; do sleep 0.02; done`)
@@ -71,12 +71,12 @@ func TestResign_Timeout(t *testing.T) {
 	a.waitForOutput("ending")
 	resign.requireExit(cmdline.NotLeft, "a was requested to resign and has not left")
 	createFile(t, h.file+".done")
-	a.waitForOutput("started") // the leader has handed over to a
+	a.waitForOutput("started") // the next leader is a again, after its hand-over was completed
 	a.terminate()
 }
 
-// TestResign_AmbiguousName checks that a name that two candidates have does not select one of them.
-func TestResign_AmbiguousName(t *testing.T) {
+// TestResign_RejectsAmbiguousName checks that resign --id rejects a name that two candidates have.
+func TestResign_RejectsAmbiguousName(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.lead("twin", graceful)
 	h.follow("twin", graceful)
@@ -84,7 +84,8 @@ func TestResign_AmbiguousName(t *testing.T) {
 	resign.requireExit(cmdline.Usage, "2 candidates have that name")
 }
 
-// TestResign_SignalWithdrawsRequest checks that the command withdraws its request and exits after a signal.
+// TestResign_SignalWithdrawsRequest checks that the command resign withdraws its request and exits when it receives
+// TERM.
 func TestResign_SignalWithdrawsRequest(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo ending; sleep 100`, "--end-timeout", "1m", "--grace", "10ms")
@@ -94,7 +95,7 @@ func TestResign_SignalWithdrawsRequest(t *testing.T) {
 	resign.signal(syscall.SIGTERM)
 	require.Equal(t, cmdline.NotLeft, resign.exitCode())
 	require.Less(t, time.Since(signalled), patience)
-	conn, _, err := h.srv.Connect(session)
+	conn, _, err := h.srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	data, _, err := conn.Get("/jobs/one")
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ The file that --config names can contain the flags as well. The command line has
 the environment, then the file. See docs/elector.md for the backends, the guarantees and the exit
 codes.`
 
-// execute runs a command line, and returns the exit code.
+// execute runs a command line of elector, and returns its exit code.
 func execute(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
@@ -35,7 +35,8 @@ func newRoot() *cobra.Command {
 	return newRootWith(s, run, newConfig(r, run), newDoctor(r, run), newStatus(s), newWatch(s), newTop(s), newResign(s), newTransfer(s), newEnd(s), newDelete(s), newDevServer())
 }
 
-// newRootWith returns a root command with the command run and others, which use s.
+// newRootWith returns a root command with the subcommand run and the other subcommands, all of which use the settings
+// s.
 func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use: "elector", Short: "Run programs and commands while leading an election", Long: about,
@@ -57,7 +58,8 @@ func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cob
 	root.AddCommand(others...)
 	cmdline.CompleteValues(root, map[string][]string{"backend": allBackends()})
 	root.SetGlobalNormalizationFunc(configuration.Normalize)
-	// Commands other than run accept the keys of run in the file, and use those that all commands have.
+	// In commands other than run, the file may contain the keys of run. These commands use the keys that all commands
+	// have.
 	s.keys = pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.keys.SetNormalizeFunc(configuration.Normalize)
 	s.keys.AddFlagSet(root.PersistentFlags())
@@ -66,8 +68,8 @@ func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cob
 	return root
 }
 
-// configuration describes the settings. Most of the earlier names are those of an older program named
-// elector.
+// configuration describes the settings of elector. Most of the earlier names are flags of an older program that was
+// also named elector.
 var configuration = cmdline.Settings{
 	Prefix: "ELECTOR_",
 	Earlier: map[string]string{
@@ -81,7 +83,7 @@ var configuration = cmdline.Settings{
 	},
 }
 
-// isCredential reports whether the value of a flag contains a credential, or may contain one.
+// isCredential reports whether the value of a flag is or contains a credential, or may contain one.
 func isCredential(flag, value string) bool {
 	if flag == "store" {
 		return transport.Redact(value) != value

@@ -35,22 +35,22 @@ type runCommand struct {
 	endTries                               int
 	endPause                               time.Duration
 	grace, lostGrace                       time.Duration
-	listenAddress                          string // "" disables the HTTP server
+	listenAddress                          string // the value of --listen; "" disables the HTTP server
 	listenHosts                            []string
 	timeout                                time.Duration // the value of --timeout; 0 means no limit
 	try, stdin                             bool
 	also                                   migrationFlags
 
 	program        program
-	sessionTimeout func() time.Duration // the timeout that the backend has granted
+	sessionTimeout func() time.Duration // returns the session timeout that the backend has granted
 	attempt        attempt
 	leader         leaderView
 	follower       *follower              // runs the follower command; nil without followerCommand
-	onReport       []func(elector.Report) // are called with each report of the Elector
-	exiting        atomic.Bool            // reports that a signal ends this process as soon as its log was written
+	onReport       []func(elector.Report) // functions to call with each report of the Elector
+	exiting        atomic.Bool            // whether a signal ends this process as soon as its log was written
 
 	mu       sync.Mutex
-	reported map[string]string // the last text of each variable that reportVariable has logged
+	reported map[string]string // the text that reportVariable has last logged, by the name of the variable
 }
 
 func newRun(r *runCommand) *cobra.Command {
@@ -91,8 +91,8 @@ program cannot be executed, or was not found; otherwise the program's exit code.
 	return cmd
 }
 
-// adviseProgram returns the error for an invalid flag of a command that accepts a program. If the flag follows
-// an argument, it is probably a flag of the program.
+// adviseProgram returns the error for an invalid flag of a command that accepts a program. If the flag follows an
+// argument, the error suggests to put the program after --.
 func adviseProgram(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); len(args) > 0 {
 		return usage("%w: the program to run and its flags come after --, for example elector run ... -- %s", err, args[0])
@@ -100,7 +100,8 @@ func adviseProgram(cmd *cobra.Command, err error) error {
 	return cmd.Root().FlagErrorFunc()(cmd, err)
 }
 
-// setProgram sets the program to the arguments after --, or else to that of the configuration file.
+// setProgram sets the program to the arguments after --, or, if there are none, to the program of the configuration
+// file.
 func (r *runCommand) setProgram(cmd *cobra.Command, args []string) error {
 	if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
 		return usage("%q: the program to run comes after --, for example elector run ... -- %s", args[0], strings.Join(args, " "))
@@ -135,7 +136,7 @@ func (r *runCommand) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&r.try, "try", false, "give up with exit code 5 if another candidate is ahead, and with code 1 after an error, until this instance is elected; combine it with --timeout if the backend may be unreachable")
 }
 
-// check returns an error if a setting is invalid. It sends nothing.
+// check returns an error if a setting of run is invalid. It does not contact servers.
 func (r *runCommand) check() error {
 	s := r.settings
 	hasProgram := len(r.program.args) > 0
@@ -143,19 +144,19 @@ func (r *runCommand) check() error {
 		return usage("nothing to run: neither --leader-begin-command nor a program after --, for example elector run ... -- report --serve")
 	}
 	if r.endTries < 1 {
-		return usage("--end-tries %d: it must be at least 1", r.endTries)
+		return usage("--end-tries %d: must be at least 1", r.endTries)
 	}
 	for name, d := range map[string]time.Duration{
 		"begin-timeout": r.beginTimeout, "end-timeout": r.endTimeout, "end-pause": r.endPause,
 		"error-timeout": r.errorTimeout, "grace": r.grace,
 	} {
 		if d <= 0 {
-			return usage("--%s %v: it must be more than zero", name, d)
+			return usage("--%s %v: must be more than zero", name, d)
 		}
 	}
 	switch {
 	case r.lostGrace < 0:
-		return usage("--lost-grace %v: it must not be negative; for example --lost-grace 200ms", r.lostGrace)
+		return usage("--lost-grace %v: must not be negative; for example --lost-grace 200ms", r.lostGrace)
 	case r.stdin && !hasProgram:
 		return usage("--stdin: there is no program that could read it; give one after --, for example elector run --stdin ... -- report < input")
 	case r.stdin && s.backend == "console":
@@ -184,7 +185,7 @@ func (r *runCommand) check() error {
 	return r.also.check(s, r.checkBackend)
 }
 
-// checkBackend returns an error if a setting is invalid for the backend. It sends nothing.
+// checkBackend returns an error if a setting of run is invalid for the backend in s. It does not contact servers.
 func (r *runCommand) checkBackend(s *settings) error {
 	if err := s.check(); err != nil {
 		return err
@@ -204,7 +205,7 @@ func (r *runCommand) checkBackend(s *settings) error {
 	return nil
 }
 
-// run runs the command until it has handed over.
+// run joins the election, and runs the commands and the program until this instance has handed over.
 func (r *runCommand) run(ctx context.Context) error {
 	if err := r.check(); err != nil {
 		return err
@@ -217,7 +218,7 @@ func (r *runCommand) run(ctx context.Context) error {
 			r.settings.log.Warn("programs of the same user can read the credentials of this process", "err", err)
 		}
 	}
-	// Handle signals before the backend is opened, because that may take time.
+	// Handle signals before the backend is opened, because opening it may take time.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.attempt.cancel = cancel
@@ -241,7 +242,7 @@ func (r *runCommand) run(ctx context.Context) error {
 		Begin:        r.handleBegin, End: r.handleEnd, Error: r.handleError,
 		BeginTimeout: r.beginTimeout, EndTimeout: r.endTimeout, ErrorTimeout: r.errorTimeout,
 		EndTries: r.endTries, EndPause: r.endPause, ErrorWait: r.errorTimeout,
-		// After r.grace the watchdog kills what elector runs, and then the handler returns.
+		// After r.grace the watchdog kills the processes that elector has started, and then the handler returns.
 		Grace:    r.grace + 5*time.Second,
 		Terminal: func(err error) bool { return errors.Is(err, console.ErrEndOfInput) || elector.IsTerminal(err) },
 		Logger:   s.log,
@@ -266,8 +267,8 @@ func (r *runCommand) run(ctx context.Context) error {
 	return r.result(ctx, e.Run(ctx))
 }
 
-// signalReactions returns the reactions to signals. The first signal that stops elector calls cancel, which hands
-// over. If there is a program, it receives the other signals.
+// signalReactions returns the reactions to signals. The first signal that stops elector calls cancel, which makes
+// this instance hand over. If there is a program, elector forwards the other signals to it.
 func (r *runCommand) signalReactions(cancel func()) cmdline.Signals {
 	log := r.settings.log
 	signals := cmdline.Signals{
@@ -286,8 +287,8 @@ func (r *runCommand) signalReactions(cancel func()) cmdline.Signals {
 	return signals
 }
 
-// result returns the error with which the command ends if the Elector has ended with err. It returns
-// nil if the election or the input has ended, or if only the resignation is unconfirmed.
+// result returns the error of the command run after the Elector has returned err. It returns nil if the election or
+// the input has ended, or if only the resignation is unconfirmed.
 func (r *runCommand) result(ctx context.Context, err error) error {
 	log := r.settings.log
 	switch {
@@ -307,8 +308,7 @@ func (r *runCommand) result(ctx context.Context, err error) error {
 	return nil
 }
 
-// observeLeader watches the leader and runs the follower command, if the flags need it, until stop is
-// called.
+// observeLeader watches the leader and runs the follower command, if flags require this, until stop is called.
 func (r *runCommand) observeLeader(ctx context.Context, e *elector.Elector, b backend) (stop func()) {
 	r.follower = r.newFollower(e, b.watch != nil)
 	var tasks sync.WaitGroup
@@ -329,8 +329,8 @@ func (r *runCommand) observeLeader(ctx context.Context, e *elector.Elector, b ba
 	}
 }
 
-// forwardReports calls the functions of onReport until the Run of e has returned. The returned function
-// waits until Run has returned.
+// forwardReports calls the functions of onReport with each report of e until its Run has returned. The function wait
+// waits for that.
 func (r *runCommand) forwardReports(e *elector.Elector) (wait func()) {
 	var reading sync.WaitGroup
 	reports := e.Reports()

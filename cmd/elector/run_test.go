@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_EndsInOrderAfterTERM checks that the commands and the program end in order after TERM, and that the
-// next leader does not begin before they have ended.
+// TestRun_EndsInOrderAfterTERM checks that TERM ends first the program and then the end command of a leader, and that
+// the next leader runs its begin command only afterwards.
 func TestRun_EndsInOrderAfterTERM(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	end := []string{"--leader-end-command", `echo "$NAME end $ELECTOR_ROLE $ELECTOR_LEADER" >> "$FILE"`}
@@ -35,9 +35,9 @@ func TestRun_EndsInOrderAfterTERM(t *testing.T) {
 	require.Empty(t, h.srv.Sessions(), "a session was not closed")
 }
 
-// TestRun_ExitsAfterSecondSignal checks that a command is not started between the signal that ends elector
-// immediately and its exit.
-func TestRun_ExitsAfterSecondSignal(t *testing.T) {
+// TestRun_StartsNoCommandAfterSecondSignal checks that elector starts no command after the second signal, which makes
+// elector exit immediately.
+func TestRun_StartsNoCommandAfterSecondSignal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	s := &settings{log: slog.New(slog.DiscardHandler)}
 	r := &runCommand{settings: s, grace: time.Minute, sessionTimeout: func() time.Duration { return time.Minute }}
@@ -48,9 +48,9 @@ func TestRun_ExitsAfterSecondSignal(t *testing.T) {
 	require.NoFileExists(t, file)
 }
 
-// TestRun_WatchdogOfStoppedLeader checks that the watchdog of a stopped leader stops the program when the
-// lease expires.
-func TestRun_WatchdogOfStoppedLeader(t *testing.T) {
+// TestRun_WatchdogEndsProgramOfSuspendedLeader checks that the watchdog of an elector that SIGSTOP has suspended ends
+// the program when the lease expires.
+func TestRun_WatchdogEndsProgramOfSuspendedLeader(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.run("a", stubborn, "--grace", "10s")
@@ -69,9 +69,9 @@ func TestRun_WatchdogOfStoppedLeader(t *testing.T) {
 	h.requireOrder("a", "b", "a")
 }
 
-// TestRun_NetworkPartition checks that the program does not run after its lease has expired, even when no other
-// candidate can lead.
-func TestRun_NetworkPartition(t *testing.T) {
+// TestRun_EndsProgramIfNetworkIsPartitioned checks that elector ends its program when its lease expires during a
+// partition of the network, even if no other candidate can lead.
+func TestRun_EndsProgramIfNetworkIsPartitioned(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)
 	h.srv.Blackhole(zktest.BothWays)
@@ -84,7 +84,8 @@ func TestRun_NetworkPartition(t *testing.T) {
 	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-// TestRun_CommandsReceiveVariables checks that a command receives the right variables and no credentials.
+// TestRun_CommandsReceiveVariables checks that commands receive the documented environment variables, but no
+// credentials.
 func TestRun_CommandsReceiveVariables(t *testing.T) {
 	h, started := newZooKeeperHarness(t), time.Now()
 	t.Setenv("ELECTOR_START_COMMAND", `echo "begin $ELECTOR_ROLE $ELECTOR_LEADER $ELECTOR_ELECTION $ELECTOR_TOKEN."`)
@@ -98,13 +99,13 @@ func TestRun_CommandsReceiveVariables(t *testing.T) {
 	require.Regexp(t, `^[0-9T:-]+\.[0-9]{9}Z$`, until)
 	deadline, err := time.Parse(time.RFC3339Nano, until)
 	require.NoError(t, err)
-	require.WithinRange(t, deadline, started, time.Now().Add(session))
+	require.WithinRange(t, deadline, started, time.Now().Add(sessionTimeout))
 	require.Equal(t, "END LEADER   QUOTED", a.waitForOutput("END"))
 	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-// TestRun_ProgramReceivesStandardInput checks that the program receives the input, and that commands do not
-// receive it.
+// TestRun_ProgramReceivesStandardInput checks that the program receives the standard input of elector if --stdin is
+// set, and that commands never receive the standard input.
 func TestRun_ProgramReceivesStandardInput(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -128,9 +129,9 @@ func TestRun_ProgramReceivesStandardInput(t *testing.T) {
 	input.Close()
 }
 
-// TestRun_BeginHangs checks that a begin command that ignores its timeout is killed, that another candidate
-// leads, and that the error command runs.
-func TestRun_BeginHangs(t *testing.T) {
+// TestRun_KillsBeginCommandAtTimeout checks that elector kills a begin command that ignores its timeout, runs the
+// error command, and lets another candidate lead.
+func TestRun_KillsBeginCommandAtTimeout(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.run("a", "", "--leader-begin-command", stubborn, "--begin-timeout", "5s", "--grace", "10ms",
@@ -144,8 +145,9 @@ func TestRun_BeginHangs(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestRun_EndFails checks that the end command is retried, and that the exit code is right.
-func TestRun_EndFails(t *testing.T) {
+// TestRun_RetriesEndCommand checks that elector retries an end command that fails, and reports with its exit code
+// that the work may still run.
+func TestRun_RetriesEndCommand(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.run("a", "", "--leader-begin-command", "echo begun", "--leader-end-command", "echo ending; exit 1",
 		"--end-tries", "2", "--end-pause", "10ms")

@@ -20,14 +20,14 @@ import (
 const (
 	flagInstanceID = "instance-id"
 	flagElection   = "election"
-	// keyCommand is the key of the program and its arguments in the configuration file.
+	// keyCommand is the key of the configuration file for the program and its arguments.
 	keyCommand = "command"
 	// maxInstanceID is the maximum length of --instance-id in bytes, because each list of candidates
 	// contains all names.
 	maxInstanceID = 1024
 )
 
-// credentials are the variables of flags that can contain credentials. elector neither prints them nor
+// credentials are the environment variables for flags that can contain credentials. elector neither prints them nor
 // passes them to the processes that it runs.
 var credentials = []string{
 	"ELECTOR_ZOOKEEPER_AUTH", "ELECTOR_ETCD_PASSWORD", "ELECTOR_STORE", "ELECTOR_STORE_PASSWORD",
@@ -39,19 +39,19 @@ type settings struct {
 	backend        string
 	instanceID     string
 	election       string
-	isSecond       bool   // reports that these settings are those of the backend of --also, and were set by flags
-	alsoFile       string // the file of --also that contains these settings; otherwise empty
-	value          string // the value that this instance advertises; only the command run has the flag
+	isSecond       bool   // whether these settings are those of the backend of --also, set by flags
+	alsoFile       string // the file of --also that contains these settings, if there is one
+	value          string // the value of --value that this instance advertises; only the command run has the flag
 	sessionTimeout time.Duration
 
-	keys          *pflag.FlagSet // the keys of the configuration file: the flags of run, and command
-	configWarning string         // the warning that all users can read the credentials in the configuration file, or empty
+	keys          *pflag.FlagSet // the keys that the configuration file may contain: the flags of run, and "command"
+	configWarning string         // the warning that all users can read the credentials in the configuration file, if they can
 	fileProgram   []string       // the program in the configuration file
 
 	logFormat, logLevel string
 	quiet               bool
 	log                 *slog.Logger
-	warned              map[string]bool // the flags about which warnOnce has logged a warning
+	warned              map[string]bool // the flags about whose files warnOnce has logged a warning
 
 	tls        tlsSettings
 	zookeeper  zooKeeperSettings
@@ -82,7 +82,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	})
 }
 
-// complete checks the settings of all commands, and sets those whose defaults are computed.
+// complete checks the settings of all commands, and sets the settings whose defaults are computed.
 func (s *settings) complete(cmd *cobra.Command) (err error) {
 	if s.instanceID == "" {
 		s.instanceID = newInstanceID()
@@ -91,7 +91,7 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 		return err
 	}
 	if d, err := cmd.Flags().GetDuration("timeout"); err == nil && (d < 0 || d == 0 && !slices.Contains([]string{"run", "config", "doctor"}, cmd.Name())) {
-		return usage("--timeout %v: it must be more than zero", d)
+		return usage("--timeout %v: must be more than zero", d)
 	}
 	s.inferBackend()
 	least := slog.LevelDebug
@@ -105,8 +105,8 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// warnOnce logs a warning about the file of a flag, unless the warning is empty or one about this flag
-// was logged before.
+// warnOnce logs a warning about the file of a flag, unless the warning is empty or a warning about this flag was
+// logged before.
 func (s *settings) warnOnce(flag, warning string) {
 	if warning == "" || s.warned[flag] {
 		return
@@ -135,10 +135,11 @@ func (s *settings) monitorFiles() (stop func()) {
 	return s.tls.files.Monitor(s.log, s.raftlog.Files()...)
 }
 
-// requestedTimeout returns the session timeout that the settings request.
+// requestedTimeout returns the session timeout that the user has set, or its default.
 func (s *settings) requestedTimeout() time.Duration { return s.sessionTimeout }
 
-// effectiveTimeout returns the session timeout that the backend requests. Some backends round that of the settings.
+// effectiveTimeout returns the session timeout that elector requests from the backend. Some backends require a
+// rounded value.
 func (s *settings) effectiveTimeout() time.Duration {
 	if f := backendKinds[s.backend].sessionTimeout; f != nil {
 		return f(s)
@@ -146,7 +147,7 @@ func (s *settings) effectiveTimeout() time.Duration {
 	return s.requestedTimeout()
 }
 
-// newInstanceID returns a name that no other instance has.
+// newInstanceID returns a name for this instance that no other instance has.
 func newInstanceID() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -171,8 +172,8 @@ func (t *tlsSettings) register(flags *pflag.FlagSet) {
 // isSet reports whether a flag enables TLS.
 func (t *tlsSettings) isSet() bool { return t.enabled || t.files != (cmdline.Certificates{}) }
 
-// checkLogin returns a usage error if a client would send a credential without TLS to one of the servers,
-// whose hosts may have ports, although that is not allowed. config is nil without TLS.
+// checkLogin returns a usage error if a client would send a credential without TLS to one of the servers, unless the
+// user allows this or the server is on this machine. The servers may contain ports. config is nil without TLS.
 func (t *tlsSettings) checkLogin(backend, credential string, servers []string, config *tls.Config) error {
 	login := transport.Login{
 		Backend: backend, Credential: credential, TLS: config != nil, Explicit: t.allowPlain,
@@ -187,9 +188,9 @@ func (t *tlsSettings) checkLogin(backend, credential string, servers []string, c
 	return nil
 }
 
-// clientConfig returns the TLS configuration of a client, or nil if it does not use TLS. If required is
-// true, it uses TLS even if no flag enables it. fixed must be true if the dialer does not use
-// transport.ForServer; --ca-file is then read only once.
+// clientConfig returns the TLS configuration of a client, or nil if the client does not use TLS. If required is true,
+// the client uses TLS even if no flag enables it. fixed must be true if the dialer does not use transport.ForServer;
+// the file of --ca-file is then read only once.
 func (t *tlsSettings) clientConfig(required, fixed bool) (*tls.Config, error) {
 	if !required && !t.isSet() {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parse parses a command line of run, and returns the settings and the command.
+// parse parses a command line with the command run, without running it, and returns the settings and the command.
 func parse(t *testing.T, args ...string) (*settings, *runCommand, error) {
 	t.Helper()
 	s := &settings{}
@@ -22,7 +22,7 @@ func parse(t *testing.T, args ...string) (*settings, *runCommand, error) {
 	return s, r, root.Execute()
 }
 
-// TestInstanceID_IsUnique checks that the generated name is unique and not empty.
+// TestInstanceID_IsUnique checks that elector generates a unique name for each instance that has no configured name.
 func TestInstanceID_IsUnique(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "")
 	host, err := os.Hostname()
@@ -37,9 +37,9 @@ func TestInstanceID_IsUnique(t *testing.T) {
 	require.Len(t, ids, 3, "the names are not unique: %v", ids)
 }
 
-// TestEarlierNames_AreAccepted checks that a name of an earlier version is accepted, and that the current
-// name has precedence.
-func TestEarlierNames_AreAccepted(t *testing.T) {
+// TestSettings_AcceptNamesOfEarlierVersions checks that elector accepts flags, variables and keys by the names that
+// earlier versions used, and that the current names have precedence.
+func TestSettings_AcceptNamesOfEarlierVersions(t *testing.T) {
 	t.Setenv("ELECTOR_KEY", "/from/key")
 	t.Setenv("ELECTOR_START_COMMAND", "start")
 	t.Setenv("ELECTOR_STOP_COMMAND", "stop")

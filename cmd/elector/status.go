@@ -25,7 +25,7 @@ func timeoutFlag(cmd *cobra.Command) *time.Duration {
 	return cmd.Flags().Duration("timeout", 10*time.Second, "time limit of the command")
 }
 
-// statusPoll is the interval at which status --wait, and watch on raftlog, list the candidates.
+// statusPoll is the interval at which the command status --wait, and watch on raftlog, list the candidates.
 const statusPoll = 200 * time.Millisecond
 
 func newStatus(s *settings) *cobra.Command {
@@ -82,9 +82,9 @@ leader, or with --wait and --is-leader, the named candidate did not lead before 
 	return cmd
 }
 
-// awaitLeader lists the candidates at an interval until there is a leader, and, if name is not empty, until
-// the leader has this name. If ctx is done, it returns the last list, or an error if the backend did not
-// answer. It returns an error immediately if a retry is pointless.
+// awaitLeader lists the candidates at an interval until there is a leader, and, if name is not empty, until the
+// leader has this name. If ctx is done, it returns the last list, or an error if the backend has not answered. It
+// returns immediately with an error after which a retry is pointless.
 func awaitLeader(ctx context.Context, list func(context.Context) ([]candidateInfo, error), interval time.Duration, name string) (last []candidateInfo, err error) {
 	for answered := false; ; {
 		candidates, e := list(ctx)
@@ -95,7 +95,7 @@ func awaitLeader(ctx context.Context, list func(context.Context) ([]candidateInf
 			last, err, answered = candidates, nil, true
 		case elector.IsTerminal(e):
 			return nil, e
-		case !answered || ctx.Err() == nil: // after the timeout, an error only means that the last request was interrupted
+		case !answered || ctx.Err() == nil: // an error after the timeout only means that the last request was interrupted
 			err = e
 		}
 		if limit.Pause(ctx, interval) != nil {
@@ -112,7 +112,7 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 		}
 		return cmdline.WriteJSON(w, struct {
 			Election   string          `json:"election"`
-			Leader     *candidateInfo  `json:"leader"` // null without a leader
+			Leader     *candidateInfo  `json:"leader"` // null if there is no leader
 			Candidates []candidateInfo `json:"candidates"`
 		}{election, leader, append([]candidateInfo{}, candidates...)})
 	}
@@ -130,7 +130,7 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 	}
 	row("ROLE", "NAME", "VALUE", "TOKEN", "JOINED", "ID")
 	for i, c := range candidates {
-		role, joined := "follower", "-" // joined is - if the backend does not know the time
+		role, joined := "follower", "-" // "-" if the backend does not know when the candidate has joined
 		if i == 0 {
 			role = "leader"
 		}
@@ -142,9 +142,9 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 	return table.Flush()
 }
 
-// shortenCell returns a text of a candidate for a table, shortened to maxCell. Otherwise one candidate could
-// make all rows as wide as it likes, because each column is as wide as its longest text. The output in
-// JSON is complete.
+// shortenCell returns a text of a candidate for a cell of a table, shortened to maxCell. Each column is as wide as
+// its longest cell, so a candidate with a long text could otherwise widen all rows. The output in JSON is not
+// shortened.
 func shortenCell(text string) string {
 	printable := []rune(cmdline.Printable(text[:min(len(text), 4*maxCell)]))
 	if len(printable) <= maxCell && len(text) <= 4*maxCell {
@@ -153,5 +153,5 @@ func shortenCell(text string) string {
 	return string(printable[:min(len(printable), maxCell)]) + "…"
 }
 
-// maxCell is the maximum length of a cell of a table. It is longer than host names and IDs.
+// maxCell is the maximum length of a cell of a table. Host names and IDs are shorter.
 const maxCell = 128

@@ -21,8 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestPrint_EscapesControlCharacters checks that a name, a value or an ID of another program cannot control the
-// terminal, or forge a line.
+// TestPrint_EscapesControlCharacters checks that elector escapes the names, values and IDs of candidates on output,
+// so that they can neither control a terminal nor forge a line.
 func TestPrint_EscapesControlCharacters(t *testing.T) {
 	const hostile = "web-1\x1b]52;c;cm0=\x07\x1b[2J\nforged leads, token 99\u009b2J\u202e"
 	leader := candidateInfo{Name: hostile, Value: hostile, ID: hostile}
@@ -56,8 +56,8 @@ func TestPrint_EscapesControlCharacters(t *testing.T) {
 	start(t, "status", "--config", "/no\x1b[2J\u009bfile").requireExit(cmdline.Usage, `open /no\x1b[2J\u009bfile: no such file`)
 }
 
-// TestStatusAndWatch_PrintLeaderAndOrder checks that status and watch print the right leader, order and
-// times, and exit with the right code.
+// TestStatusAndWatch_PrintLeaderAndOrder checks that status and watch print the leader, the order of the candidates
+// and the times of the leaderships, and exit with the documented codes.
 func TestStatusAndWatch_PrintLeaderAndOrder(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	none := h.command("status", "--json")
@@ -126,9 +126,10 @@ func TestStatusAndWatch_PrintLeaderAndOrder(t *testing.T) {
 	require.Equal(t, cmdline.Permanent, watchJSON.exitCode(), "the election has ended")
 }
 
-// TestAwaitLeader_ReturnsInTime checks that status --wait does not return too early, does not retry in vain,
-// and returns the right result.
-func TestAwaitLeader_ReturnsInTime(t *testing.T) {
+// TestAwaitLeader_RetriesWhileLeaderMayAppear checks that awaitLeader, which implements status --wait, retries until
+// it finds the requested leader, stops if no leader can appear any more, and returns the last result when its context
+// is done.
+func TestAwaitLeader_RetriesWhileLeaderMayAppear(t *testing.T) {
 	type answer struct {
 		places []candidateInfo
 		err    error
@@ -136,10 +137,10 @@ func TestAwaitLeader_ReturnsInTime(t *testing.T) {
 	a, b := candidateInfo{Name: "a", ID: "/e/1"}, candidateInfo{Name: "b", ID: "/e/2"}
 	late, none := errors.New("late"), answer{err: leaderelection.ErrNoElection}
 	for name, c := range map[string]struct {
-		answers []answer // the last answer is repeated until ctx is done
+		answers []answer // the answers to successive requests for the list; the last answer is repeated until ctx is done
 		leader  string
 		want    answer
-		lists   int // the number of requests
+		lists   int // the expected number of requests for the list
 	}{
 		"leader":             {[]answer{{places: []candidateInfo{a}}}, "", answer{places: []candidateInfo{a}}, 1},
 		"later":              {[]answer{none, {}, {err: late}, {places: []candidateInfo{a}}}, "", answer{places: []candidateInfo{a}}, 4},
@@ -171,8 +172,9 @@ func TestAwaitLeader_ReturnsInTime(t *testing.T) {
 	}
 }
 
-// TestPrintStatus_LongName checks that a long name of one candidate does not make all lines of the table long.
-func TestPrintStatus_LongName(t *testing.T) {
+// TestPrintStatus_ShortensLongCells checks that printStatus shortens long names and values, so that one candidate
+// with a long name does not make every line of the table long.
+func TestPrintStatus_ShortensLongCells(t *testing.T) {
 	candidates := slices.Repeat([]candidateInfo{{Name: "short", ID: "1"}}, 10)
 	candidates[3].Name = strings.Repeat("\x1b", 1<<20)
 	candidates[4].Value = strings.Repeat("ü", 1000)

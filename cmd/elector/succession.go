@@ -2,14 +2,15 @@ package main
 
 import "time"
 
-// succession determines when the observed leader became the leader.
+// succession determines when the leader that observe receives became the leader.
 type succession struct {
-	observed bool  // reports that there was an observation
-	token    int64 // the token of the leader, or 0
+	observed bool  // whether the leader was observed without an interruption before
+	token    int64 // the token of the last observed leader, or 0 without a leader
 	since    time.Time
 }
 
-// observe sets LeadsSince of the leader, unless the leader was already the leader in the first observation.
+// observe sets LeadsSince of the leader, unless this leader was the first that was observed. leader is nil if there
+// is no leader.
 func (s *succession) observe(leader *candidateInfo, now time.Time) {
 	var token int64
 	if leader != nil {
@@ -27,6 +28,5 @@ func (s *succession) observe(leader *candidateInfo, now time.Time) {
 	}
 }
 
-// recordInterruption records that observations are missing, so it is unknown when the next leader becomes
-// the leader.
+// recordInterruption records that observations are missing, so that the start of the next leadership will be unknown.
 func (s *succession) recordInterruption() { s.observed = false }

@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSuccession_TimesOfLeaders checks that times are right, and unknown when observations are missing.
-func TestSuccession_TimesOfLeaders(t *testing.T) {
+// TestSuccession_RecordsWhenLeadershipsBegan checks that succession records when each leadership began, and records
+// no time if observations are missing before it.
+func TestSuccession_RecordsWhenLeadershipsBegan(t *testing.T) {
 	var s succession
 	observe := func(second int, token int64) time.Time {
 		now := time.Unix(int64(second), 0)
@@ -20,7 +21,7 @@ func TestSuccession_TimesOfLeaders(t *testing.T) {
 		s.observe(c, now)
 		return c.LeadsSince
 	}
-	require.Zero(t, observe(1, 7), "it was already the leader")
+	require.Zero(t, observe(1, 7), "the first observed leader may have led before")
 	require.Zero(t, observe(2, 7))
 	require.Equal(t, time.Unix(3, 0), observe(3, 8))
 	require.Equal(t, time.Unix(3, 0), observe(4, 8))

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// listLimit is the time in which the backend must list candidates or elections. After that the
-	// screen shows that the backend does not answer.
+	// listLimit is how long the backend may take to list candidates or elections. After that the screen shows that
+	// the backend does not answer.
 	listLimit = 3 * time.Second
-	// searchIntervals is the number of intervals between two searches for elections.
+	// searchIntervals is the number of polling intervals between two searches for elections.
 	searchIntervals = 5
-	// resignTimeout is the time in which a candidate must leave after a request.
+	// resignTimeout is how long a candidate may take to leave after a request to resign.
 	resignTimeout = time.Minute
 )
 
@@ -73,8 +73,8 @@ not support the command.`,
 	return cmd
 }
 
-// checkTop returns a usage error if the backend cannot show these elections, or if a name or another
-// setting is invalid.
+// checkTop returns a usage error if the backend cannot show the given elections, or the elections below parent, or if
+// another setting is invalid.
 func (s *settings) checkTop(elections []string, parent string) error {
 	err := s.requireSupport("top")
 	if err == nil && slices.ContainsFunc(elections, func(name string) bool { return name != s.election }) {
@@ -99,7 +99,7 @@ func (s *settings) checkTop(elections []string, parent string) error {
 	return s.check()
 }
 
-// runTop shows elections until the user quits or a signal is received.
+// runTop shows the elections until the user quits or the process receives a signal.
 func (s *settings) runTop(ctx context.Context, elections []string, parent string, interval time.Duration) error {
 	s.log = slog.New(slog.DiscardHandler) // log nothing, because the screen shows errors
 	b, err := s.openFor("top")
@@ -132,21 +132,21 @@ func (s *settings) runTop(ctx context.Context, elections []string, parent string
 	return ignoreAfterSignal(ctx, top.Run(ctx, screen, state, p.messages, func(r top.Request) { p.requestResignation(ctx, r) }))
 }
 
-// poller reads elections from the backend, and sends messages to the screen.
+// poller polls elections on the backend, and sends what it finds as messages to the screen.
 type poller struct {
 	backend  backend
-	parent   string // the znode of --under; "" for none
+	parent   string // the znode of the flag --under; "" without the flag
 	interval time.Duration
 	messages chan top.Message
 	tasks    sync.WaitGroup
 }
 
-// newPoller returns a poller of elections that checkTop has accepted.
+// newPoller returns a poller for elections. checkTop must have accepted the settings.
 func newPoller(b backend, parent string, interval time.Duration) *poller {
 	return &poller{backend: b, parent: parent, interval: interval, messages: make(chan top.Message)}
 }
 
-// startPolling starts to poll elections, and to search for elections below the znode of --under.
+// startPolling starts goroutines that poll the elections, and search for elections below the znode of --under.
 func (p *poller) startPolling(ctx context.Context, elections []string) {
 	for i, name := range elections {
 		if !slices.Contains(elections[:i], name) {
@@ -158,7 +158,7 @@ func (p *poller) startPolling(ctx context.Context, elections []string) {
 	}
 }
 
-// send sends a message to the screen, unless ctx is done.
+// send sends a message to the screen, unless ctx is done first.
 func (p *poller) send(ctx context.Context, m top.Message) {
 	select {
 	case p.messages <- m:
@@ -179,7 +179,8 @@ func (p *poller) requestResignation(ctx context.Context, r top.Request) {
 	})
 }
 
-// searchElections searches for elections at an interval, and polls the elections that it finds.
+// searchElections searches for elections below the znode of --under at an interval, and polls the elections that it
+// finds.
 func (p *poller) searchElections(ctx context.Context) {
 	polled := map[string]bool{}
 	next := time.NewTicker(searchIntervals * p.interval)
@@ -238,7 +239,7 @@ func (p *poller) pollElection(ctx context.Context, name string) {
 		select {
 		case o, open := <-changes:
 			if !open || o.err != nil {
-				changes = nil // the watch has ended; the election is watched again after the next list
+				changes = nil // the watch has ended; watch again after the next list
 			}
 		case <-next.C:
 		case <-ctx.Done():

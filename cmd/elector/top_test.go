@@ -21,7 +21,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// tmuxScreen is a terminal of tmux in which elector top runs.
+// tmuxScreen is a terminal of tmux in which a test runs elector top.
 type tmuxScreen struct {
 	t      *testing.T
 	socket string
@@ -49,7 +49,7 @@ func (s *tmuxScreen) tmux(args ...string) string {
 	return string(out)
 }
 
-// waitForRow waits until a row contains all texts.
+// waitForRow waits until one row of the screen contains all texts.
 func (s *tmuxScreen) waitForRow(texts ...string) {
 	s.t.Helper()
 	text := ""
@@ -68,7 +68,8 @@ func (s *tmuxScreen) waitForRow(texts ...string) {
 	require.Fail(s.t, fmt.Sprintf("no row: %q", texts), "%s", text)
 }
 
-// TestTop_ShowsChanges checks that a change of an election, or a key, changes the screen.
+// TestTop_ShowsChanges checks in a terminal of tmux that changes of elections, and keys, change the screen of elector
+// top.
 func TestTop_ShowsChanges(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -109,8 +110,9 @@ func TestTop_ShowsChanges(t *testing.T) {
 	}
 }
 
-// TestTop_InvalidArguments checks that wrong arguments, and an output that is not a terminal, are rejected.
-func TestTop_InvalidArguments(t *testing.T) {
+// TestTop_RejectsInvalidArguments checks that elector top rejects invalid arguments, and an output that is not a
+// terminal.
+func TestTop_RejectsInvalidArguments(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	for _, args := range [][]string{{}, {"--under", "/a", "/b"}, {"--interval", "1ms"}, {"--under", "jobs"}, {"jobs"}} {
 		p := h.command("top", args...)
@@ -124,9 +126,9 @@ func TestTop_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestPoller_ShowsEachResult checks that each result of the backend is shown in its own way: an election that does
-// not exist or has ended is not an outage.
-func TestPoller_ShowsEachResult(t *testing.T) {
+// TestPoller_DistinguishesMissingElectionFromFailure checks that the poller of top reports an election that does not
+// exist or has ended as missing, and reports only other errors as failures.
+func TestPoller_DistinguishesMissingElectionFromFailure(t *testing.T) {
 	failure := errors.New("connection lost")
 	results := map[string]error{
 		"/missing": leaderelection.ErrNoElection, "/ended": fmt.Errorf("%w", leaderelection.ErrElectionOver), "/failed": failure, "/listed": nil,

@@ -66,8 +66,8 @@ but a candidate that has received it continues to stop.`,
 	return cmd
 }
 
-// transfer makes a candidate the leader, given its name or ID. The error wraps ErrUnreachable if ctx was done before
-// anything was requested.
+// transfer makes the candidate with the given name or ID the leader. The error wraps ErrUnreachable if ctx was done
+// before transfer has requested anything.
 func (s *settings) transfer(ctx context.Context, b backend, to string) error {
 	candidates, err := b.list(ctx, s.election)
 	switch {

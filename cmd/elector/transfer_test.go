@@ -15,12 +15,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestTransfer_NamedCandidateLeads checks that the command makes the named candidate the leader, after the
-// program and the end command of the former leader, and reports that the candidate does not exist, that there
-// is no election, and that its time is over.
+// TestTransfer_NamedCandidateLeads checks on the backend changefeed that the command transfer makes the named
+// candidate the leader after the program and the end command of the former leader have ended, and that it reports an
+// unknown candidate, a missing election and the expiry of its timeout.
 func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	t.Parallel()
-	// The name differs in each run, for -count 2.
+	// With -count 2, the test uses another name in each run.
 	h := newChangefeedHarness(t, fmt.Sprint("/jobs/transfer-", time.Now().UnixNano()))
 	none := h.command("transfer", "--to", "b")
 	require.Equal(t, cmdline.NoLeader, none.exitCode())
@@ -45,9 +45,10 @@ func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	missing.waitForLog("--to is required")
 }
 
-// TestTransfer_Queue checks that the command makes the last candidate in a queue the leader, that the others
-// wait behind it, and that it reports that a candidate does not exist or does not listen to requests.
-func TestTransfer_Queue(t *testing.T) {
+// TestTransfer_LastCandidateInQueueLeads checks on the backend zookeeper that the command transfer makes the last
+// candidate of the queue the leader, and that it reports an unknown candidate, and a leader that does not listen to
+// requests.
+func TestTransfer_LastCandidateInQueueLeads(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	none := h.command("transfer", "--to", "c")
@@ -64,7 +65,7 @@ func TestTransfer_Queue(t *testing.T) {
 	unknown := h.command("transfer", "--to", "x")
 	require.Equal(t, cmdline.NoLeader, unknown.exitCode())
 	unknown.waitForLog("x is not a candidate")
-	conn, _, err := h.srv.Connect(session)
+	conn, _, err := h.srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	defer conn.Close()
 	deaf, err := leaderelection.NewElection(conn, "/jobs/one", leaderelection.WithName("deaf"))
@@ -80,9 +81,9 @@ func TestTransfer_Queue(t *testing.T) {
 	d.terminate()
 }
 
-// TestTransfer_NoAnswer checks that the exit code for servers that do not answer is not that of a candidate
-// that does not lead.
-func TestTransfer_NoAnswer(t *testing.T) {
+// TestTransfer_FailsIfServersDoNotAnswer checks that the exit code of transfer distinguishes servers that do not
+// answer from a candidate that does not take over.
+func TestTransfer_FailsIfServersDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // this listener accepts connections and never answers
 	require.NoError(t, err)
@@ -97,8 +98,9 @@ func TestTransfer_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestTransfer_Unsupported checks that the error names the backends that support transfers.
-func TestTransfer_Unsupported(t *testing.T) {
+// TestTransfer_RejectsUnsupportedBackend checks that transfer rejects a backend without transfers, with an error that
+// lists the backends that support them.
+func TestTransfer_RejectsUnsupportedBackend(t *testing.T) {
 	t.Parallel()
 	p := start(t, "transfer", "--backend", "console", "--to", "b")
 	require.Equal(t, cmdline.Usage, p.exitCode())

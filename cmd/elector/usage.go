@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// usage returns a usage error. If the message begins with a flag, an example of that flag is added.
+// usage returns an error of usage. If the message begins with a flag, usage adds an example of that flag.
 func usage(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	name := strings.FieldsFunc(err.Error(), func(c rune) bool { return c == ' ' || c == ':' || c == ',' })
@@ -22,7 +22,7 @@ func usage(format string, args ...any) error {
 	return &cmdline.Error{Code: cmdline.Usage, Err: err}
 }
 
-// flagExamples contains a valid value of each flag, for error messages.
+// flagExamples contains a valid value for each flag, which errors of usage show as an example.
 var flagExamples = map[string]string{
 	"allowed-names":        "node1.example.com",
 	"allowed-client-names": "monitoring.example.com",
@@ -77,19 +77,19 @@ func checkAddress(flag, address string) error {
 	return usage("--%s %s: not of the form host:port", flag, address)
 }
 
-// checkText returns a usage error if the value of a flag, which other clients see, has more than limit
-// bytes, or contains characters that cannot be printed.
+// checkText returns a usage error if the value of a flag has more than limit bytes, or contains characters that
+// cannot be printed. Other clients can see such a value.
 func checkText(flag, text string, limit int) error {
 	switch {
 	case strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }):
-		return usage("--%s %q: it contains characters that cannot be printed", flag, text)
+		return usage("--%s %q contains characters that cannot be printed", flag, text)
 	case len(text) > limit:
-		return usage("--%s: it has %d bytes, which is more than %d", flag, len(text), limit)
+		return usage("--%s has %d bytes, but the maximum is %d", flag, len(text), limit)
 	}
 	return nil
 }
 
-// checkSessionTimeout returns a usage error if the session timeout is shorter than minimum, or too long.
+// checkSessionTimeout returns a usage error if the session timeout is shorter than minimum, or longer than an hour.
 func (s *settings) checkSessionTimeout(minimum time.Duration) error {
 	if d := s.sessionTimeout; d < minimum || d > time.Hour {
 		return usage("--session-timeout %v: not from %v to 1h", d, minimum)

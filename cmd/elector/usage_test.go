@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestUsage_ErrorsHelpUser checks that a wrong usage is rejected with an error that helps the user, and that
-// the command config rejects settings that run rejects.
-func TestUsage_ErrorsHelpUser(t *testing.T) {
+// TestUsage_ErrorsContainExampleOrAdvice checks that each error of usage is a single line with an example or advice
+// and without credentials, and that the command config rejects the same settings as run.
+func TestUsage_ErrorsContainExampleOrAdvice(t *testing.T) {
 	for _, args := range [][]string{
 		{"run"},
 		{"run", "--leader-begin-command", "x"},
@@ -106,8 +106,8 @@ func TestUsage_ErrorsHelpUser(t *testing.T) {
 	} {
 		var configErr error
 		if args[0] == "run" {
-			// Check the settings instead of calling run, which would not return with settings that are
-			// accepted.
+			// Check the settings with the command config instead of run, which would not return if it accepted the
+			// settings.
 			_, configErr = executeLine(append([]string{"config"}, args[1:]...)...)
 			require.Error(t, configErr, "%v", args)
 		}

@@ -10,18 +10,18 @@ import (
 const (
 	minWarningPause = time.Second
 	maxWarningPause = time.Minute
-	// maxWarnings is the maximum number of warnings that are remembered.
+	// maxWarnings is the maximum number of different warnings that a warningHistory keeps.
 	maxWarnings = 100
 )
 
-// limitedLog returns a logger that repeats a warning only after a pause, which doubles from a second to a
-// minute. It logs a warning immediately if the warning is new, or has not occurred for some time.
+// limitedLog returns a logger that repeats a warning only after a pause, which doubles from a second to a minute. The
+// logger logs a warning immediately if that warning is new, or has not occurred for some time.
 func (s *settings) limitedLog() *slog.Logger {
 	return slog.New(&warningLimiter{s.log.Handler(), newWarningHistory()})
 }
 
-// warnWhileWaiting logs a warning that the servers do not answer after two seconds, and then after pauses
-// that double, until stop is called.
+// warnWhileWaiting starts to log warnings that the servers do not answer: the first after two seconds, and further
+// warnings after pauses that double, until stop is called.
 func (s *settings) warnWhileWaiting() (stop func()) {
 	done := make(chan struct{})
 	var waiting sync.WaitGroup
@@ -43,7 +43,7 @@ func (s *settings) warnWhileWaiting() (stop func()) {
 	}
 }
 
-// warningLimiter is the handler of limitedLog.
+// warningLimiter is the slog.Handler of limitedLog.
 type warningLimiter struct {
 	slog.Handler
 	history *warningHistory
@@ -77,7 +77,7 @@ func (l *warningLimiter) WithGroup(name string) slog.Handler {
 	return &warningLimiter{l.Handler.WithGroup(name), l.history}
 }
 
-// warningHistory remembers when warnings occurred.
+// warningHistory remembers when each warning has occurred and was logged.
 type warningHistory struct {
 	mu       sync.Mutex
 	warnings map[string]*warning // the warnings by their texts
@@ -92,8 +92,8 @@ type warning struct {
 
 func newWarningHistory() *warningHistory { return &warningHistory{warnings: map[string]*warning{}} }
 
-// add adds an occurrence of a warning. due reports whether to log it, and dropped is the number of
-// occurrences that were not logged before.
+// add records that a warning has occurred. due reports whether the caller must log the warning now, and dropped is
+// the number of earlier occurrences that were not logged.
 func (h *warningHistory) add(text string, now time.Time) (dropped int, due bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

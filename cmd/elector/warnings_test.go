@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lineWriter is a channel that receives each Write.
+// lineWriter is a channel that receives the text of each Write.
 type lineWriter chan string
 
 func (w lineWriter) Write(line []byte) (int, error) {
@@ -21,9 +21,9 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestWarnWhileWaiting_PausesDouble checks that a command is not silent for more than two seconds while servers
-// do not answer, that the pause between its warnings doubles, and that each warning names the servers.
-func TestWarnWhileWaiting_PausesDouble(t *testing.T) {
+// TestWarnWhileWaiting_DoublesPauseBetweenWarnings checks that a command whose servers do not answer logs its first
+// warning after two seconds, doubles the pause before each further warning, and names the servers in each warning.
+func TestWarnWhileWaiting_DoublesPauseBetweenWarnings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := make(lineWriter, 10)
 		s := &settings{backend: "zookeeper", zookeeper: zooKeeperSettings{servers: "a:1"}, log: slog.New(slog.NewTextHandler(lines, nil))}
@@ -40,9 +40,9 @@ func TestWarnWhileWaiting_PausesDouble(t *testing.T) {
 	})
 }
 
-// TestWarningHistory_PausesDouble checks that the pause between repeated warnings doubles, and that new
-// warnings are not dropped.
-func TestWarningHistory_PausesDouble(t *testing.T) {
+// TestWarningHistory_DoublesPauseBetweenWarnings checks that warningHistory doubles the pause between equal warnings,
+// up to a limit, and never delays a new warning.
+func TestWarningHistory_DoublesPauseBetweenWarnings(t *testing.T) {
 	h, now := newWarningHistory(), time.Now()
 	var logged, dropped []int
 	for second := range 600 {
@@ -67,8 +67,9 @@ func TestWarningHistory_PausesDouble(t *testing.T) {
 	require.LessOrEqual(t, len(h.warnings), maxWarnings)
 }
 
-// TestLimitedLog_DropsOnlyWarnings checks that attributes are kept, and that only warnings are dropped.
-func TestLimitedLog_DropsOnlyWarnings(t *testing.T) {
+// TestLimitedLog_DropsOnlyRepeatedWarnings checks that the logger of limitedLog drops repeated warnings, but no other
+// messages, and keeps attributes.
+func TestLimitedLog_DropsOnlyRepeatedWarnings(t *testing.T) {
 	out := &bytes.Buffer{}
 	s := &settings{log: slog.New(slog.NewTextHandler(out, nil))}
 	log := s.limitedLog().With("server", "a")

@@ -18,35 +18,35 @@ import (
 )
 
 const (
-	// pingLimit is the time in which the loop of the Elector must answer.
+	// pingLimit is how long the loop of the Elector may take to answer a Ping.
 	pingLimit = time.Second
-	// shutdownLimit is the time for which elector waits for requests in flight when it exits.
+	// shutdownLimit is how long elector waits for pending HTTP requests when it exits.
 	shutdownLimit = 2 * time.Second
 )
 
-// webServer is the HTTP server of --listen: health, leadership and metrics of one run.
+// webServer is the HTTP server of --listen. Its pages show the health, the leadership and the metrics of a run.
 type webServer struct {
 	run      *runCommand
 	elector  *elector.Elector
 	backend  backend
-	stopping <-chan struct{} // closed when the run begins to hand over
+	stopping <-chan struct{} // closed when this instance begins to hand over the leadership
 	metrics  *metrics
 	queue    *queueView
-	log      *slog.Logger // a logger that does not repeat a warning often
+	log      *slog.Logger // a logger that limits repeated warnings
 
 	mu   sync.Mutex
-	term *begunTerm // the last term, or nil
+	term *begunTerm // the last leadership whose begin command has succeeded, or nil
 }
 
 // begunTerm is a leadership whose begin command has succeeded.
 type begunTerm struct {
-	ctx        context.Context // done when the leadership is lost or about to be released
+	ctx        context.Context // done when the leadership is lost, or is about to be released
 	leadership *leaderelection.Leadership
 }
 
-// startWeb starts the HTTP server, which runs until stop is called, and makes it observe the handlers and
-// candidates of e. ctx is the context of the run, and limit the maximum number of connections. Without --listen
-// it does nothing.
+// startWeb starts the HTTP server of --listen, which runs until stop is called, and makes it observe the handlers and
+// candidates of e. Without --listen it does nothing. ctx is the context of the run, and limit is the maximum number
+// of connections.
 func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend, limit int) (stop func(), err error) {
 	if r.listenAddress == "" {
 		return func() {}, nil
@@ -72,14 +72,14 @@ func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend
 		limit, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 		defer cancel()
 		if server.Shutdown(limit) != nil {
-			_ = server.Close() // Close also closes the connections of clients that do not read
+			_ = server.Close() // Close, unlike Shutdown, also closes the connections of clients that do not read
 		}
 		serving.Wait()
 		w.metrics.stopRecording()
 	}, nil
 }
 
-// newWebServer returns a server that observes the handlers and candidates of e. It does not listen.
+// newWebServer returns a server that observes the handlers and candidates of e, but does not listen yet.
 func newWebServer(r *runCommand, e *elector.Elector, b backend, stopping <-chan struct{}) *webServer {
 	w := &webServer{run: r, elector: e, backend: b, stopping: stopping, queue: newQueueView(b, r.settings.election), log: r.settings.limitedLog()}
 	w.metrics = newMetrics(r.settings.election, stopping,
@@ -89,7 +89,7 @@ func newWebServer(r *runCommand, e *elector.Elector, b backend, stopping <-chan 
 	return w
 }
 
-// rememberTerms makes e store each term in w after its Begin has succeeded.
+// rememberTerms makes e store each leadership in w after the begin command has succeeded.
 func (w *webServer) rememberTerms(e *elector.Elector) {
 	begin := e.Begin
 	if begin == nil {
@@ -119,7 +119,7 @@ func (w *webServer) newHandler() http.Handler {
 	return mux
 }
 
-// checkHost returns a handler that rejects requests with other names in the Host header, if check is true.
+// checkHost returns a handler that, if check is true, rejects requests whose Host header contains none of the names.
 func (w *webServer) checkHost(handler http.Handler, names []string, check bool) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if check && !isAllowedHost(r.Host, names) {
@@ -131,19 +131,19 @@ func (w *webServer) checkHost(handler http.Handler, names []string, check bool) 
 	})
 }
 
-// condition is the reason why a process is not healthy or not ready. The reason is a code that clients
-// receive. It is empty if the process is healthy or ready. err, which may be nil, is for the log only:
-// it can contain addresses and names of users.
+// condition is the reason why this process is not healthy or not ready. The field reason is a code for clients, which
+// is empty if the process is healthy or ready. err is only logged, because it can contain addresses and names of
+// users; it may be nil.
 type condition struct {
 	reason string
 	err    error
 }
 
-// checkAlive returns a reason if a restart of this process could help.
+// checkAlive returns a condition with a reason if a restart of this process could help.
 func (w *webServer) checkAlive(ctx context.Context) condition {
 	ctx, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
-	// Ignore this error, because the server also runs before and after the Run of the Elector.
+	// Ignore ErrNotRunning, because the server also runs before and after the Run of the Elector.
 	if err := w.elector.Ping(ctx); err != nil && !errors.Is(err, elector.ErrNotRunning) {
 		return condition{"stuck", err}
 	}
@@ -155,7 +155,8 @@ func (w *webServer) checkAlive(ctx context.Context) condition {
 	return condition{}
 }
 
-// checkReady returns a reason if this instance is neither the leader nor a candidate that could lead.
+// checkReady returns a condition with a reason if this instance is neither the leader nor a candidate that could
+// become the leader.
 func (w *webServer) checkReady() condition {
 	select {
 	case <-w.stopping:
@@ -180,8 +181,8 @@ func (w *webServer) checkReady() condition {
 	return condition{}
 }
 
-// currentLeadership returns the leadership in which this instance acts at this moment, or nil. It checks
-// the clock, so a lease that expired while this process was stopped is noticed.
+// currentLeadership returns the leadership in which this instance acts at this moment, or nil. It compares the lease
+// with the clock, because a process that continues after SIGSTOP may not have noticed yet that its lease has expired.
 func (w *webServer) currentLeadership() *leaderelection.Leadership {
 	w.mu.Lock()
 	t := w.term
@@ -192,7 +193,7 @@ func (w *webServer) currentLeadership() *leaderelection.Leadership {
 	return t.leadership
 }
 
-// leaderReply is the content of the page /leader.
+// leaderReply is the JSON content of the page /leader.
 type leaderReply struct {
 	Leads    bool           `json:"leads"`
 	Election string         `json:"election"`
@@ -202,16 +203,16 @@ type leaderReply struct {
 	Leader   *candidateInfo `json:"leader"`             // the leader, which may be this instance; null if it is unknown
 }
 
-// leader returns the leader at this moment, as far as this instance knows it.
+// leader returns what the page /leader shows: the current leader, as far as this instance knows it.
 func (w *webServer) leader() leaderReply {
 	reply := leaderReply{Election: w.run.settings.election, Instance: w.run.settings.instanceID}
-	if w.backend.checkConnected() == nil { // without a connection, the observation may be outdated
+	if w.backend.checkConnected() == nil { // if the backend is not connected, the observation may be outdated
 		reply.Leader = w.run.leader.get()
 	}
 	if l := w.currentLeadership(); l != nil {
 		reply.Leads, reply.Token = true, l.Token()
 		if reply.Leader == nil || reply.Leader.Token != l.Token() {
-			// This instance leads, but was not observed as the leader yet.
+			// This instance leads, but the backend has not reported it as the leader yet.
 			reply.Leader = w.run.ownInfo()
 			reply.Leader.ID, reply.Leader.Token = w.elector.Current().Candidate.CandidateID, l.Token()
 		}
@@ -236,7 +237,7 @@ type healthReply struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// writeHealth writes the status 200, or 503 and the reason. It logs the error of the condition.
+// writeHealth writes status 200, or status 503 and the reason of the condition, and logs the error of the condition.
 func (w *webServer) writeHealth(rw http.ResponseWriter, c condition) {
 	if c.err != nil {
 		w.log.Warn("a health check has failed", "reason", c.reason, "err", c.err)

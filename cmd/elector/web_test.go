@@ -27,7 +27,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// webClient reads the pages of --listen.
+// webClient is an HTTP client that requests the pages of --listen.
 type webClient struct {
 	t    *testing.T
 	base string // the URL of the server
@@ -44,7 +44,7 @@ func (p *process) webClient() *webClient {
 	return &webClient{p.t, "http://" + address, &http.Client{Transport: transport, Timeout: patience}}
 }
 
-// get returns the status code and the text of a page. The code is 0 if the server does not listen.
+// get returns the status code and the text of a page, or the code 0 if the server does not listen.
 func (w *webClient) get(path string) (int, string) {
 	w.t.Helper()
 	resp, err := w.http.Get(w.base + path)
@@ -75,7 +75,7 @@ func (w *webClient) requirePage(path string, code int, text string) {
 	require.Contains(w.t, body, text, path)
 }
 
-// leaderPage is the content of /leader.
+// leaderPage is the JSON content of the page /leader.
 type leaderPage struct {
 	Leads    bool
 	Token    int64
@@ -83,11 +83,12 @@ type leaderPage struct {
 	Leader   *candidateInfo
 }
 
-// listening contains the flags that start a server.
+// listening contains the flags that start the HTTP server at an unused port.
 var listening = []string{"--listen", "127.0.0.1:0"}
 
-// TestWebServer_PagesDuringHandOver checks that each page is right at each step of a hand-over.
-func TestWebServer_PagesDuringHandOver(t *testing.T) {
+// TestWebServer_PagesFollowHandOver checks that the pages of --listen show the current state of the old and of the
+// new leader at each step of a hand-over.
+func TestWebServer_PagesFollowHandOver(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.run("a", graceful, append(listening, "--value", "a:80", "--leader-begin-command", "echo begins; while [ ! -e $FILE.go ]; do sleep 0.01; done",
 		"--leader-end-command", "echo ends; while [ ! -e $FILE.end ]; do sleep 0.01; done")...)
@@ -109,7 +110,7 @@ func TestWebServer_PagesDuringHandOver(t *testing.T) {
 	_, text := pa.get("/leader")
 	require.NoError(t, json.Unmarshal([]byte(text), &l))
 	require.Positive(t, l.Token)
-	require.WithinRange(t, *l.Deadline, time.Now(), time.Now().Add(session))
+	require.WithinRange(t, *l.Deadline, time.Now(), time.Now().Add(sessionTimeout))
 	require.Equal(t, "a", l.Leader.Name)
 	require.Equal(t, "a:80", l.Leader.Value)
 	require.Equal(t, l.Token, l.Leader.Token)
@@ -120,7 +121,7 @@ func TestWebServer_PagesDuringHandOver(t *testing.T) {
 	var seen leaderPage // the page of another instance
 	_, text = pb.get("/leader")
 	require.NoError(t, json.Unmarshal([]byte(text), &seen))
-	// Do not compare LeadsSince, which depends on the observation.
+	// Do not compare LeadsSince, because each instance observes the leader at another time.
 	for _, leader := range []*candidateInfo{l.Leader, seen.Leader} {
 		leader.Joined, leader.LeadsSince, leader.Session = time.Time{}, time.Time{}, ""
 	}
@@ -149,7 +150,7 @@ func TestWebServer_PagesDuringHandOver(t *testing.T) {
 	require.Contains(t, text, `elector_leader{election="/jobs/one"} 0`)
 	require.Contains(t, text, `elector_program_running{election="/jobs/one"} 0`)
 
-	// The pages change before the end command runs.
+	// The pages report the end of the leadership already before the end command runs.
 	a.signal(syscall.SIGTERM)
 	a.waitForOutput("ends")
 	pa.requirePage("/leader", 503, `"leads":false`)
@@ -164,9 +165,9 @@ func TestWebServer_PagesDuringHandOver(t *testing.T) {
 	b.terminate()
 }
 
-// TestWebServer_LeaseExpires checks that /leader does not return 200 to a request that was sent after the
-// lease has expired.
-func TestWebServer_LeaseExpires(t *testing.T) {
+// TestWebServer_LeaderPageFailsAfterLeaseExpires checks that /leader does not return status 200 to a request that was
+// sent after the lease of the leader had expired.
+func TestWebServer_LeaderPageFailsAfterLeaseExpires(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", stubborn, append(listening, "--leader-end-command", "sleep 1")...)
@@ -186,7 +187,7 @@ func TestWebServer_LeaseExpires(t *testing.T) {
 		deadline = *l.Deadline
 	}
 	require.NotZero(t, deadline)
-	require.Less(t, time.Until(deadline), session/2, "the leadership ended long before the lease expired")
+	require.Less(t, time.Until(deadline), sessionTimeout/2, "the leadership ended long before the lease expired")
 	pa.waitForPage("/readyz", 503, "ok")
 	pa.requirePage("/healthz", 200, "ok") // the instance is healthy while the end command runs
 	h.srv.Heal()
@@ -196,16 +197,16 @@ func TestWebServer_LeaseExpires(t *testing.T) {
 	a.exitCode()
 }
 
-// TestWebServer_NoBackend checks that an instance without a backend is alive and not ready, that it exits
-// after TERM, and that it waits for its servers.
-func TestWebServer_NoBackend(t *testing.T) {
+// TestWebServer_IsAliveButNotReadyWithoutBackend checks that an instance whose servers do not answer reports that it
+// is alive but not ready, leads when the servers are started, and exits after TERM.
+func TestWebServer_IsAliveButNotReadyWithoutBackend(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
 	a := h.run("a", graceful, listening...)
 	pa := a.webClient()
 	pa.requirePage("/readyz", 503, `{"ok":false,"reason":"disconnected"}`)
-	a.waitForLog("no session on zookeeper") // the log contains the text, and the page does not
+	a.waitForLog("no session on zookeeper") // only the log contains this text, not the page
 	pa.requirePage("/healthz", 200, "ok")
 	pa.requirePage("/leader", 503, `"leader":null`)
 	b := h.run("b", graceful)
@@ -217,9 +218,9 @@ func TestWebServer_NoBackend(t *testing.T) {
 	a.terminate()
 }
 
-// TestWebServer_SlowClient checks that a client that does not complete its request does not keep its
-// connection, and does not prevent the process from exiting.
-func TestWebServer_SlowClient(t *testing.T) {
+// TestWebServer_ClosesConnectionOfSlowClient checks that the server of --listen closes the connection of a client
+// that does not complete its request, and that such a client does not prevent elector from exiting.
+func TestWebServer_ClosesConnectionOfSlowClient(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.run("a", graceful, listening...)
@@ -240,8 +241,9 @@ func TestWebServer_SlowClient(t *testing.T) {
 	a.terminate()
 }
 
-// TestWebServer_PortInUse checks that elector does not join the election when it cannot listen.
-func TestWebServer_PortInUse(t *testing.T) {
+// TestWebServer_ElectorExitsIfPortIsInUse checks that elector exits, and does not join the election, if the port of
+// --listen is in use.
+func TestWebServer_ElectorExitsIfPortIsInUse(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer other.Close()
@@ -249,7 +251,7 @@ func TestWebServer_PortInUse(t *testing.T) {
 	a := h.run("a", stubborn, "--listen", other.Addr().String())
 	a.requireExit(cmdline.Failed, "address already in use")
 	require.NotContains(t, a.log.Text(), "joining election")
-	require.NotContains(t, h.srv.Tree(), "one", "it has joined the election")
+	require.NotContains(t, h.srv.Tree(), "one", "elector has joined the election")
 	require.Equal(t, cmdline.Usage, h.run("b", stubborn, "--listen", "8080").exitCode())
 }
 
@@ -272,9 +274,10 @@ func statusCode(w *webServer, path string) int {
 	return code
 }
 
-// TestWebServer_LeaseExpiresWithoutEvent checks that /leader checks the clock. A process that was stopped
-// receives requests before it notices that its lease has expired.
-func TestWebServer_LeaseExpiresWithoutEvent(t *testing.T) {
+// TestWebServer_LeaderPageChecksClock checks that /leader returns status 503 as soon as the deadline of the
+// leadership has passed, even if no event has reported the loss yet. A process that continues after SIGSTOP answers
+// requests before it notices that its lease has expired.
+func TestWebServer_LeaderPageChecksClock(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	deadline := time.Now().Add(time.Hour)
 	l, _ := candidacy.NewLeadership(7, func() time.Time { return deadline })
@@ -284,9 +287,9 @@ func TestWebServer_LeaseExpiresWithoutEvent(t *testing.T) {
 	require.Equal(t, 503, statusCode(w, "/leader"))
 }
 
-// TestWebServer_LoopIsStuck checks that /healthz does not return 200 while the loop of the Elector is stuck,
-// and not 503 before or after its Run.
-func TestWebServer_LoopIsStuck(t *testing.T) {
+// TestWebServer_HealthFailsWhileLoopIsStuck checks that /healthz returns status 503 while the loop of the Elector is
+// blocked, and status 200 before and after its method Run.
+func TestWebServer_HealthFailsWhileLoopIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck, ctx := make(chan struct{}), t.Context()
 		e := &elector.Elector{

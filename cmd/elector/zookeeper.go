@@ -23,7 +23,7 @@ func init() {
 		functions:      (*zooKeeperBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.zookeeper.register(flags) },
 		servers:        func(s *settings) string { return s.zookeeper.servers },
-		places:         zooKeeperPlaces,
+		electionKeys:   zooKeeperElectionKeys,
 		check:          checkZooKeeper,
 		open:           openZooKeeper,
 		sessionTimeout: (*settings).requestedTimeout,
@@ -50,13 +50,13 @@ type zooKeeperBackend struct {
 	conn     *zk.Conn
 
 	mu   sync.Mutex
-	auth *authentication // the authentication in progress or completed; nil before the first one, and after a failed one
+	auth *authentication // the authentication that is in progress or has succeeded; nil before the first one, and after one that has failed
 }
 
-// authentication sends the credentials once for all callers that wait for it.
+// authentication is one transmission of the credentials, for whose result several callers can wait.
 type authentication struct {
-	done chan struct{} // done is closed when the servers have answered
-	err  error         // err is set before done is closed
+	done chan struct{} // closed when the servers have answered
+	err  error         // the result, which is set before done is closed
 }
 
 func checkZooKeeper(s *settings) error {
@@ -66,14 +66,13 @@ func checkZooKeeper(s *settings) error {
 	return s.checkElection(zkdial.CheckPath)
 }
 
-func zooKeeperPlaces(s *settings) []string {
-	// No error is possible, because checkZooKeeper has accepted the servers.
+func zooKeeperElectionKeys(s *settings) []string {
+	// ParseServers cannot fail, because checkZooKeeper has accepted the servers.
 	servers, _ := zkdial.ParseServers(s.zookeeper.servers)
-	return s.placesAt(servers)
+	return s.electionKeysAt(servers)
 }
 
-// zooKeeperServers checks the settings and returns the servers and the TLS configuration, which is nil
-// without TLS.
+// zooKeeperServers checks the settings, and returns the servers and the TLS configuration, which is nil without TLS.
 func (s *settings) zooKeeperServers() ([]string, *tls.Config, error) {
 	z := s.zookeeper
 	servers, err := zkdial.ParseServers(z.servers)
@@ -84,7 +83,7 @@ func (s *settings) zooKeeperServers() ([]string, *tls.Config, error) {
 		return nil, nil, usage("--zookeeper-auth: not of the form user:password")
 	}
 	if z.strictACL && z.auth == "" {
-		return nil, nil, usage("--zookeeper-strict-acl: it needs credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+		return nil, nil, usage("--zookeeper-strict-acl requires credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 	}
 	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return nil, nil, err
@@ -121,7 +120,7 @@ func (z *zooKeeperBackend) backend() backend {
 	}
 }
 
-// adviseZooKeeper adds the setting that contains credentials to an error about permissions.
+// adviseZooKeeper adds the name of the setting for credentials to an error about permissions.
 func adviseZooKeeper(s *settings, err error) error {
 	rejected := errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed)
 	switch {
@@ -136,9 +135,10 @@ func adviseZooKeeper(s *settings, err error) error {
 // sessionTimeout returns the timeout that the servers have granted.
 func (z *zooKeeperBackend) sessionTimeout() time.Duration { return zkdial.Granted(z.conn) }
 
-// awaitSession waits for a session that has the credentials.
+// awaitSession waits until the connection has a session to which the servers have granted the permissions of the
+// credentials.
 func (z *zooKeeperBackend) awaitSession(ctx context.Context) error {
-	if zkdial.Granted(z.conn) == 0 { // skip this if a session was granted before
+	if zkdial.Granted(z.conn) == 0 { // skip this if the servers have granted a session before
 		if _, err := zkdial.Wait(ctx, z.conn); err != nil {
 			return err
 		}
@@ -146,8 +146,9 @@ func (z *zooKeeperBackend) awaitSession(ctx context.Context) error {
 	return z.authenticate(ctx)
 }
 
-// authenticate sends the credentials, unless they were sent before: the client library sends them again
-// after each reconnect. If the connection is lost, they are sent on the next one.
+// authenticate sends the credentials and waits for the answer, unless the servers have accepted the credentials
+// before: the client library repeats them after each reconnect. If the connection breaks, the credentials are sent on
+// the next connection.
 func (z *zooKeeperBackend) authenticate(ctx context.Context) error {
 	if z.settings.zookeeper.auth == "" {
 		return nil
@@ -161,8 +162,8 @@ func (z *zooKeeperBackend) authenticate(ctx context.Context) error {
 	}
 }
 
-// startAuthentication returns the authentication that is in progress or has succeeded, or else a new one.
-// It runs on a separate goroutine, because AddAuth blocks without a connection.
+// startAuthentication returns the authentication that is in progress or has succeeded, or else starts a new one. A
+// separate goroutine sends the credentials, because AddAuth blocks without a connection.
 func (z *zooKeeperBackend) startAuthentication() *authentication {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -186,7 +187,7 @@ func (z *zooKeeperBackend) startAuthentication() *authentication {
 	return a
 }
 
-// options returns the options of elections, and then more options.
+// options returns the options that all elections of this backend have, followed by the given ones.
 func (z *zooKeeperBackend) options(more ...leaderelection.Option) []leaderelection.Option {
 	options := []leaderelection.Option{
 		leaderelection.WithName(z.settings.instanceID),
@@ -201,7 +202,7 @@ func (z *zooKeeperBackend) options(more ...leaderelection.Option) []leaderelecti
 	return slices.Concat(options, more)
 }
 
-// newCandidate waits for ZooKeeper without a limit.
+// newCandidate waits for ZooKeeper until ctx is done.
 func (z *zooKeeperBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
 	transient := func(err error) bool { return errors.Is(err, leaderelection.ErrUnreachable) }
 	return z.settings.retryCandidate(ctx, "zookeeper does not answer", transient, func() (leaderelection.Candidate, error) {
@@ -213,8 +214,8 @@ func (z *zooKeeperBackend) newCandidate(ctx context.Context) (leaderelection.Can
 	})
 }
 
-// checkConnected returns nil if there is a session and the connection is up, as far as the client library
-// knows. It notices an unresponsive connection within two thirds of the session timeout.
+// checkConnected returns nil if there is a session and the client library reports that the connection is up. The
+// client library notices an unresponsive connection within two thirds of the session timeout.
 func (z *zooKeeperBackend) checkConnected() error {
 	state := z.conn.State()
 	if state == zk.StateHasSession {
@@ -227,10 +228,10 @@ func (z *zooKeeperBackend) checkConnected() error {
 	return err
 }
 
-var errDataLost = errors.New("the servers have lost their data, and with it the session of this client; it has no new session yet")
+var errDataLost = errors.New("the servers have lost their data, and with it the session of this client, which has no new session yet")
 
-// healthy returns an error after the servers have lost their data, until the next session. A restart of
-// this process may end that time earlier, and is harmless, because a candidate without a session cannot lead.
+// healthy returns an error from the time at which the servers have lost their data until the next session. A restart
+// of this process may shorten this time, and is harmless, because a candidate without a session cannot lead.
 func (z *zooKeeperBackend) healthy() error {
 	if errors.Is(zkdial.Failure(z.conn), zkdial.ErrDataLost) {
 		return errDataLost
@@ -259,8 +260,8 @@ func (z *zooKeeperBackend) list(ctx context.Context, election string) ([]candida
 	return candidates, nil
 }
 
-// readCandidate reads when a candidate has joined, and its session. It returns nil if the candidate has
-// left.
+// readCandidate reads the session of a candidate, and when the candidate has joined. It returns nil if the candidate
+// has left.
 func (z *zooKeeperBackend) readCandidate(ctx context.Context, info leaderelection.CandidateInfo) (*candidateInfo, error) {
 	return zkdial.Retry(ctx, z.conn, func() (*candidateInfo, error) {
 		exists, stat, err := z.conn.Exists(info.ID)
@@ -286,7 +287,7 @@ func (z *zooKeeperBackend) watch(ctx context.Context, election string) (<-chan o
 		if c, _ := z.readCandidate(ctx, leader); c != nil {
 			return *c
 		}
-		return newCandidateInfo(leader) // the details are missing, because the leader has left or the read has failed
+		return newCandidateInfo(leader) // return the leader without its details, because it has left or the read has failed
 	})), nil
 }
 

@@ -21,11 +21,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// serverLimit is the time in which a server must answer a question about its state, and in which the servers must
-// answer one check.
+// serverLimit is how long one server may take to answer a question about its state, and how long the servers may take
+// to answer one check.
 const serverLimit = 5 * time.Second
 
-// examineServers checks the servers and the election. It does not wait longer than until ctx is done.
+// examineServers checks the servers and the election, and returns the findings. It returns at the latest when ctx is
+// done.
 func (z *zooKeeperBackend) examineServers(ctx context.Context) []finding {
 	servers, config, err := z.settings.zooKeeperServers()
 	if err != nil {
@@ -50,11 +51,11 @@ func (z *zooKeeperBackend) examineServers(ctx context.Context) []finding {
 // serverAnswer is the answer of a server to the four-letter word srvr.
 type serverAnswer struct {
 	address, version, mode string
-	refused                bool // reports that the server does not permit the word
+	refused                bool // whether the server does not permit the four-letter word
 	err                    error
 }
 
-// askServer asks a server for its state.
+// askServer asks a server for its state with the four-letter word srvr.
 func askServer(ctx context.Context, address string, config *tls.Config) serverAnswer {
 	a := serverAnswer{address: address}
 	ctx, cancel := context.WithTimeout(ctx, serverLimit)
@@ -85,7 +86,7 @@ func askServer(ctx context.Context, address string, config *tls.Config) serverAn
 
 var serverVersion = regexp.MustCompile(`(?i)^zookeeper version: ([\w.]+)`)
 
-// parse sets the fields to those of an answer.
+// parse sets the fields of a from the text of an answer.
 func (a *serverAnswer) parse(text string) {
 	if version := serverVersion.FindStringSubmatch(text); version != nil {
 		a.version = version[1]
@@ -103,7 +104,7 @@ func (a *serverAnswer) parse(text string) {
 	}
 }
 
-// assessServers returns a finding for each server, and for all of them.
+// assessServers returns a finding for each server, and one for all servers together.
 func assessServers(answers []serverAnswer) (findings []finding) {
 	versions, failed, modes := map[string]bool{}, 0, 0
 	for _, a := range answers {
@@ -155,7 +156,7 @@ func isOlder(version string, major, minor int) bool {
 	return errA == nil && errB == nil && (a < major || a == major && b < minor)
 }
 
-// assessTimeout compares the requested and the granted session timeout.
+// assessTimeout returns the finding for the granted session timeout, compared with the requested one.
 func assessTimeout(requested, granted time.Duration) finding {
 	if granted == requested {
 		return newFinding(severityOK, "session", "the servers grant the timeout of %v", granted)
@@ -167,14 +168,15 @@ func assessTimeout(requested, granted time.Duration) finding {
 	return newFinding(severityWarning, "session", "the servers grant a timeout of %v instead of %v: a crashed leader is replaced after that time; change %s of the servers, or --session-timeout", granted, requested, setting)
 }
 
-// readWithLimit sends a read, with a time limit.
+// readWithLimit calls f, which sends a request, and waits for the reply for at most serverLimit.
 func readWithLimit[T any](ctx context.Context, z *zooKeeperBackend, f func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverLimit)
 	defer cancel()
 	return zkdial.Retry(ctx, z.conn, f)
 }
 
-// examineNode checks the election node, and reports whether it exists, as far as this client can know.
+// examineNode returns the finding for the election node, and reports whether the node exists, as far as this client
+// can know.
 func (z *zooKeeperBackend) examineNode(ctx context.Context) (f finding, exists bool) {
 	acl, err := readWithLimit(ctx, z, func() ([]zk.ACL, error) {
 		acl, _, err := z.conn.GetACL(z.settings.election)
@@ -183,7 +185,7 @@ func (z *zooKeeperBackend) examineNode(ctx context.Context) (f finding, exists b
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return newFinding(severityOK, "election", "%s does not exist: the first candidate creates it", z.settings.election), false
-	case errors.Is(err, zk.ErrNoAuth): // the permission to read matters, because a candidate lists the others
+	case errors.Is(err, zk.ErrNoAuth): // a candidate needs the permission to read, because it lists the other candidates
 		return newFinding(severityError, "ACL", "no permission to read %s: set or correct ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth), or correct the ACL", z.settings.election), true
 	case err != nil:
 		return newFinding(severityUnknown, "ACL", "that of %s cannot be read: %v", z.settings.election, err), true
@@ -192,8 +194,8 @@ func (z *zooKeeperBackend) examineNode(ctx context.Context) (f finding, exists b
 	return assessACL(z.settings.election, acl, user), true
 }
 
-// assessACL checks who can change an election. user is the user of the credentials, or "" without
-// credentials.
+// assessACL returns the finding about who can change an election with this ACL. user is the user name in the
+// credentials, or "" without credentials.
 func assessACL(election string, acl []zk.ACL, user string) finding {
 	const change = zk.PermCreate | zk.PermDelete | zk.PermAdmin
 	var others, own int32
@@ -202,7 +204,7 @@ func assessACL(election string, acl []zk.ACL, user string) finding {
 		case entry.Scheme == "world":
 			others |= entry.Perms
 		case entry.Scheme != "digest", user != "" && strings.HasPrefix(entry.ID, user+":"):
-			own |= entry.Perms // the servers may identify this client by other means, such as its address
+			own |= entry.Perms // the servers may authenticate this client by other means, such as its address
 		}
 	}
 	switch {
@@ -218,7 +220,7 @@ func assessACL(election string, acl []zk.ACL, user string) finding {
 	return newFinding(severityOK, "ACL", "only clients with credentials can change %s", election)
 }
 
-// examineQuotas checks the quotas of the election node and of the znodes above it.
+// examineQuotas returns the findings for the quotas of the election node and of the znodes above it.
 func (z *zooKeeperBackend) examineQuotas(ctx context.Context) (findings []finding) {
 	for node := z.settings.election; node != "/"; node = path.Dir(node) {
 		read := func(name string) (string, error) {
@@ -241,8 +243,8 @@ func (z *zooKeeperBackend) examineQuotas(ctx context.Context) (findings []findin
 	return findings
 }
 
-// assessQuota compares the limits of a quota with its usage. Both have the form that ZooKeeper stores, such as
-// count=5,bytes=-1 or count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=5.
+// assessQuota returns the finding for a quota, whose limits it compares with the usage. Both have the form that
+// ZooKeeper stores, such as count=5,bytes=-1 or count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=5.
 func assessQuota(node, limits, usage string) finding {
 	limit, used := quotaNumbers(limits), quotaNumbers(usage)
 	for _, kind := range []struct{ used, name string }{{"count", "znodes"}, {"bytes", "bytes"}} {
@@ -260,7 +262,7 @@ func assessQuota(node, limits, usage string) finding {
 
 var quotaNumber = regexp.MustCompile(`(\w+)=(-?\d+)`)
 
-// quotaNumbers returns the limits or the usage in the data of a quota znode, such as count=5,bytes=-1, by name.
+// quotaNumbers returns the numbers in the data of a quota znode, such as count=5,bytes=-1, by their names.
 func quotaNumbers(text string) map[string]int64 {
 	numbers := map[string]int64{}
 	for _, pair := range quotaNumber.FindAllStringSubmatch(text, -1) {
@@ -269,8 +271,8 @@ func quotaNumbers(text string) map[string]int64 {
 	return numbers
 }
 
-// examineWrites checks that this client may create and delete znodes, by doing so next to the election
-// node. electionExists reports whether the election node exists.
+// examineWrites checks that this client may create and delete znodes, by creating and deleting a znode next to the
+// election node. electionExists reports whether the election node exists.
 func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists bool) []finding {
 	parent := path.Dir(z.settings.election)
 	for parent != "/" {
@@ -305,21 +307,22 @@ func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists boo
 		newFinding(severityOK, "write", "the servers have confirmed a znode below %s within %v", parent, after.Sub(before).Round(time.Millisecond)),
 		assessClock(before, time.UnixMilli(stat.Ctime), after),
 	}
-	// Ignore the error, because the znode ends with the session.
+	// Ignore the error, because the servers delete the znode when the session ends.
 	_, _ = readWithLimit(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
 	return append(findings, z.examineContainers(ctx, parent))
 }
 
-// examineContainers creates a container below parent, and deletes it. It does not use the name of
-// another znode again, because doctor may not have been able to delete that.
+// examineContainers creates a container znode below parent, and deletes it. It uses a new name, because doctor may
+// not have been able to delete an earlier znode.
 func (z *zooKeeperBackend) examineContainers(ctx context.Context, parent string) finding {
 	node := path.Join(parent, "elector-doctor-"+rand.Text())
-	// Do not retry, because some servers close the connection at each attempt.
+	// Do not retry the creation, because some servers close the connection at each attempt.
 	refused, err := readWithLimit(ctx, z, func() (error, error) {
 		_, err := z.conn.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 		return err, nil
 	})
-	// Delete the container even after an error, because it exists if only the reply was lost.
+	// Delete the container even after an error: the server may have created the container although the reply was
+	// lost.
 	_, deleted := readWithLimit(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
 	return assessContainer(node, errors.Join(err, refused), deleted)
 }
@@ -341,7 +344,7 @@ func assessContainer(node string, created, deleted error) finding {
 	return newFinding(severityWarning, "containers", "the servers do not support containers (%v): empty nodes of locks, queues and groups remain; elections are not affected", created)
 }
 
-// assessWrite returns the finding for a znode that was not created.
+// assessWrite returns the finding for the error with which the creation of a znode below parent has failed.
 func assessWrite(parent string, electionExists bool, err error) finding {
 	switch {
 	case errors.Is(err, zk.ErrNoAuth) && electionExists:
@@ -354,11 +357,11 @@ func assessWrite(parent string, electionExists bool, err error) finding {
 	return newFinding(severityError, "write", "a znode below %s cannot be created: %v", parent, err)
 }
 
-// maxClockDifference is the difference of the clocks that doctor reports.
+// maxClockDifference is the least difference of the clocks of which doctor warns.
 const maxClockDifference = time.Second
 
-// assessClock compares the clock of the servers with that of this machine, which has sent a request at one time
-// and received the answer at another time.
+// assessClock returns the finding for the clock of the servers. This machine has sent a request at the time before,
+// and received the answer at the time after.
 func assessClock(before, server, after time.Time) finding {
 	difference := time.Duration(0)
 	switch {

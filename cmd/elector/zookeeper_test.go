@@ -22,8 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// openTestBackend opens the backend zookeeper with settings, after setting those that are the same in
-// all tests.
+// openTestBackend opens the backend zookeeper with settings, after it has set the settings that all tests have in
+// common.
 func openTestBackend(t *testing.T, s *settings) backend {
 	t.Helper()
 	s.backend, s.instanceID, s.election = "zookeeper", "me", "/election"
@@ -35,24 +35,25 @@ func openTestBackend(t *testing.T, s *settings) backend {
 	return b
 }
 
-// TestZooKeeper_GrantedTimeout checks that the session timeout is the granted timeout, and not the requested timeout.
-func TestZooKeeper_GrantedTimeout(t *testing.T) {
+// TestZooKeeper_ReturnsGrantedSessionTimeout checks that sessionTimeout returns the timeout that the server has
+// granted, which can differ from the requested timeout.
+func TestZooKeeper_ReturnsGrantedSessionTimeout(t *testing.T) {
 	srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
 	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr()}})
 	require.NoError(t, z.awaitSession(t.Context()))
 	require.Equal(t, 2*time.Second, z.sessionTimeout())
 }
 
-// TestZooKeeper_RequiresCredentials checks that clients without the credentials cannot change the election node, and
-// can read it.
-func TestZooKeeper_RequiresCredentials(t *testing.T) {
+// TestZooKeeper_RequiresCredentialsToChangeElection checks that clients without the credentials of --zookeeper-auth
+// can read the election node that elector creates, but cannot change it.
+func TestZooKeeper_RequiresCredentialsToChangeElection(t *testing.T) {
 	srv := zktest.Start(t)
 	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
 	for range 2 {
 		_, err := z.newCandidate(t.Context())
 		require.NoError(t, err)
 	}
-	other, _, err := srv.Connect(session)
+	other, _, err := srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	acl, _, err := other.GetACL("/election")
 	require.NoError(t, err)
@@ -64,11 +65,12 @@ func TestZooKeeper_RequiresCredentials(t *testing.T) {
 	require.NoError(t, err, "a client without credentials cannot read")
 }
 
-// TestZooKeeper_StrictACL checks that a candidate does not lead in an election that clients without
-// credentials may change, and that the error does not advise to check the credentials.
-func TestZooKeeper_StrictACL(t *testing.T) {
+// TestZooKeeper_RejectsElectionWithOpenACL checks that a candidate with --zookeeper-strict-acl does not lead in an
+// election that clients without credentials may change, and that the error contains the command that corrects the
+// ACL, but no advice to check the credentials.
+func TestZooKeeper_RejectsElectionWithOpenACL(t *testing.T) {
 	srv := zktest.Start(t)
-	other, _, err := srv.Connect(session)
+	other, _, err := srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	_, err = other.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -91,11 +93,12 @@ func TestZooKeeper_StrictACL(t *testing.T) {
 	require.ErrorContains(t, err, "--zookeeper-strict-acl")
 }
 
-// runAuthentication runs a test of a backend with credentials, whose connection has a session, in fake time.
+// runAuthentication runs a test in fake time. The backend of the test has credentials, and its connection has a
+// session.
 func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend)) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
-		conn, _, err := srv.Connect(session)
+		conn, _, err := srv.Connect(sessionTimeout)
 		require.NoError(t, err)
 		_, err = zkdial.Wait(t.Context(), conn)
 		require.NoError(t, err)
@@ -103,8 +106,8 @@ func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server,
 	})
 }
 
-// TestAuthenticate_ConcurrentCallsShareRequest checks that concurrent calls of authenticate, such as those of
-// the candidate and of the watch of the leader, send the credentials only once, and all receive the result.
+// TestAuthenticate_ConcurrentCallsShareRequest checks that concurrent calls of authenticate, such as those of the
+// candidate and of the watch of the leader, send the credentials only once, and that each call returns the result.
 func TestAuthenticate_ConcurrentCallsShareRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict zktest.HookFunc
@@ -140,9 +143,9 @@ func TestAuthenticate_ConcurrentCallsShareRequest(t *testing.T) {
 	}
 }
 
-// TestAuthenticate_ConnectionLost checks that credentials are sent again on the next connection when the
-// connection is lost while they are sent.
-func TestAuthenticate_ConnectionLost(t *testing.T) {
+// TestAuthenticate_SendsCredentialsAgainAfterReconnect checks that authenticate sends the credentials again on the
+// next connection if the connection breaks before the server has answered.
+func TestAuthenticate_SendsCredentialsAgainAfterReconnect(t *testing.T) {
 	runAuthentication(t, func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend) {
 		srv.Before(zktest.Match{Op: zktest.OpAuth, Nth: 1}, zktest.Cut)
 		require.NoError(t, z.authenticate(t.Context()))
@@ -151,8 +154,9 @@ func TestAuthenticate_ConnectionLost(t *testing.T) {
 	})
 }
 
-// TestZooKeeper_NoAnswer checks that newCandidate returns when its context is done, and not before.
-func TestZooKeeper_NoAnswer(t *testing.T) {
+// TestZooKeeper_NewCandidateReturnsIfContextIsDone checks that newCandidate waits for a server until its context is
+// done, with and without credentials.
+func TestZooKeeper_NewCandidateReturnsIfContextIsDone(t *testing.T) {
 	srv := zktest.Start(t)
 	addr := srv.Addr()
 	srv.Stop()
@@ -165,8 +169,9 @@ func TestZooKeeper_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestZooKeeper_TLS checks that TLS works, and that an unknown authority is not trusted.
-func TestZooKeeper_TLS(t *testing.T) {
+// TestZooKeeper_ConnectsByTLSToTrustedServer checks that the backend zookeeper connects by TLS to a server whose
+// authority it trusts, and to no other server.
+func TestZooKeeper_ConnectsByTLSToTrustedServer(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
 	a := testenv.NewAuthority(t)
@@ -189,8 +194,9 @@ func TestZooKeeper_TLS(t *testing.T) {
 	})
 }
 
-// TestZooKeeper_DataLost checks that an elector leads again after its servers have lost their data.
-func TestZooKeeper_DataLost(t *testing.T) {
+// TestZooKeeper_LeadsAgainAfterServersLoseData checks that elector leads again after its ZooKeeper servers have
+// restarted without their data.
+func TestZooKeeper_LeadsAgainAfterServersLoseData(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful)
@@ -200,8 +206,9 @@ func TestZooKeeper_DataLost(t *testing.T) {
 	a.terminate()
 }
 
-// TestZooKeeper_HealthAfterDataLost checks that /healthz reports lost data until there is a new session.
-func TestZooKeeper_HealthAfterDataLost(t *testing.T) {
+// TestZooKeeper_HealthFailsUntilSessionAfterDataLoss checks that /healthz returns status 503 after the servers have
+// lost their data, until the client has a new session.
+func TestZooKeeper_HealthFailsUntilSessionAfterDataLoss(t *testing.T) {
 	conn := new(zk.Conn)
 	w := newTestServer(t, &elector.Elector{})
 	w.backend = (&zooKeeperBackend{conn: conn}).backend()

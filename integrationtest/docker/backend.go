@@ -31,12 +31,12 @@ const (
 	containerElectionPort = 3888
 )
 
-// engineTimeout is the time in which a Docker engine must answer a ping.
+// engineTimeout is how long a Docker engine may take to answer a ping.
 const engineTimeout = 5 * time.Second
 
-// servers runs each server in a container with two networks. The client port is published on the
-// loopback interface through the first. The second connects the servers, and a server that is
-// cut off is disconnected from it.
+// servers runs each server in a container with two networks. Docker publishes the client port on the loopback
+// interface through the first network. The second network connects the servers, and CutOff disconnects a server from
+// that network.
 type servers struct {
 	cfg    ensemble.Config
 	docker client.APIClient
@@ -47,16 +47,16 @@ type servers struct {
 	// server.
 	clientNet, quorumNet string
 	networks             []*testcontainers.DockerNetwork
-	// quorumAddrs are the addresses of the servers in the quorum network. They are fixed, so that
-	// the address of a server does not change when it is cut off.
+	// quorumAddrs are the addresses of the servers in the quorum network. They are fixed, so that CutOff does not
+	// change the address of a server.
 	quorumAddrs []netip.Addr
 	containers  []testcontainers.Container
 }
 
-// configureTestcontainers sets environment variables of the library, unless the user has set them.
-// The reaper of the library runs in a container, whose image is not available everywhere; Close and
-// removeStaleContainers replace it. The library determines a wrong host of the published ports on a
-// machine that looks like a container; they are on the loopback interface.
+// configureTestcontainers sets environment variables of the library testcontainers, unless the user has set them. The
+// reaper of the library runs in a container whose image is not available everywhere; Close and removeStaleContainers
+// replace the reaper. On a machine that looks like a container, the library determines a wrong host for the published
+// ports, which are on the loopback interface.
 var configureTestcontainers = sync.OnceFunc(func() {
 	for key, value := range map[string]string{
 		"TESTCONTAINERS_RYUK_DISABLED": "true",
@@ -82,7 +82,7 @@ func openServers(ctx context.Context, cfg ensemble.Config) (ensemble.Servers, er
 	return b, nil
 }
 
-// prepare checks that Docker answers, and creates the networks and the containers, without starting them.
+// prepare checks that Docker answers, and creates the networks and the containers, but does not start the containers.
 func (b *servers) prepare(ctx context.Context) error {
 	pingCtx, cancel := context.WithTimeout(ctx, engineTimeout)
 	defer cancel()
@@ -117,8 +117,7 @@ func (b *servers) createContainer(ctx context.Context, i int) error {
 		members = append(members, ensemble.Member{Host: addr.String(), QuorumPort: containerQuorumPort, ElectionPort: containerElectionPort})
 	}
 	config := ensemble.ZooCfg(b.cfg, "/data", "", containerClientPort, members)
-	// A server that is cut off does not have its address in the quorum network, and must listen when it
-	// is restarted.
+	// A server that is cut off has no address in the quorum network, but must be able to listen when it is restarted.
 	config += "quorumListenOnAllIPs=true\n"
 
 	port := network.MustParsePort(fmt.Sprintf("%d/tcp", containerClientPort))
@@ -189,9 +188,8 @@ func (b *servers) Kill(ctx context.Context, i int) error {
 	}
 }
 
-// Pause freezes the processes of a container, and tries again until ctx ends: on busy machines runc may
-// fail to freeze the processes, and leaves it to its callers to try again (opencontainers/runc, pull
-// request 4388).
+// Pause freezes the processes of a container. It retries until ctx is done, because on busy machines runc may fail to
+// freeze the processes, and leaves retries to its callers (opencontainers/runc, pull request 4388).
 func (b *servers) Pause(ctx context.Context, i int) error {
 	for {
 		_, err := b.docker.ContainerPause(ctx, b.containerID(i), client.ContainerPauseOptions{})
@@ -268,8 +266,8 @@ func (b *servers) Close() error {
 
 var forceRemoval = client.ContainerRemoveOptions{Force: true, RemoveVolumes: true}
 
-// removeStaleContainers removes the containers and networks of processes that do not exist any
-// more. It ignores errors.
+// removeStaleContainers removes the containers and networks that processes have created which do not exist any more.
+// It ignores errors.
 func removeStaleContainers(ctx context.Context, docker client.APIClient) {
 	ctx, cancel := context.WithTimeout(ctx, ensemble.StepTimeout)
 	defer cancel()

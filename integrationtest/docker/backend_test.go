@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// TestStart_InvalidConfig checks that an invalid configuration is rejected.
-func TestStart_InvalidConfig(t *testing.T) {
+// TestStart_RejectsInvalidConfig checks that Start rejects an invalid configuration.
+func TestStart_RejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]ensemble.Config{
 		"negative": {Servers: -1},
@@ -28,15 +28,16 @@ func TestStart_InvalidConfig(t *testing.T) {
 	}
 }
 
-// TestStart_InvalidVariable checks that an unknown name of a backend in the environment is rejected.
-func TestStart_InvalidVariable(t *testing.T) {
+// TestStart_RejectsUnknownBackendInVariable checks that Start rejects an unknown backend in the environment variable.
+func TestStart_RejectsUnknownBackendInVariable(t *testing.T) {
 	t.Setenv(ensemble.BackendVariable, "cloud")
 	_, err := ensemble.Start(t.Context(), ensemble.Config{})
 	require.ErrorContains(t, err, `"cloud"`)
 }
 
-// TestStart_Auto checks that Auto selects the preferred backend, unless the environment selects another backend.
-func TestStart_Auto(t *testing.T) {
+// TestStart_AutoSelectsPreferredBackend checks that Auto selects the preferred backend among those that are
+// installed, unless the environment variable names another backend.
+func TestStart_AutoSelectsPreferredBackend(t *testing.T) {
 	backends := availableBackends(t)
 	t.Setenv(ensemble.BackendVariable, "")
 	assert.Equal(t, backends[len(backends)-1], ensemble.StartServers(t, ensemble.Config{}).Backend())
@@ -44,8 +45,9 @@ func TestStart_Auto(t *testing.T) {
 	assert.Equal(t, backends[0], ensemble.StartServers(t, ensemble.Config{}).Backend())
 }
 
-// TestStart_MissingBackend checks that the error for a backend that is not installed names the packages to install.
-func TestStart_MissingBackend(t *testing.T) {
+// TestStart_NamesPackagesOfMissingBackend checks that the error of Start for a backend that is not installed names
+// the packages to install.
+func TestStart_NamesPackagesOfMissingBackend(t *testing.T) {
 	t.Setenv(ensemble.BackendVariable, "process")
 	t.Setenv("PATH", t.TempDir())
 	_, err := ensemble.Start(t.Context(), ensemble.Config{})
@@ -53,8 +55,8 @@ func TestStart_MissingBackend(t *testing.T) {
 	assert.ErrorContains(t, err, "apt-get install -y zookeeper openjdk-17-jre-headless")
 }
 
-// TestImage_NamesInScripts checks that the names of images in the scripts are those in this package.
-func TestImage_NamesInScripts(t *testing.T) {
+// TestImage_NamesMatchScripts checks that the scripts use the same names of container images as this package.
+func TestImage_NamesMatchScripts(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("image.go")
 	require.NoError(t, err)

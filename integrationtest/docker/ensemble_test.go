@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// TestEnsemble_Faults checks that each fault and its repair have the documented effect. All faults use one
-// ensemble, because its start takes most of the time.
-func TestEnsemble_Faults(t *testing.T) {
+// TestEnsemble_InjectsAndRepairsFaults checks that each fault of an ensemble, and its repair, has the documented
+// effect. All faults use one ensemble, because the start of an ensemble takes most of the time.
+func TestEnsemble_InjectsAndRepairsFaults(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		e := ensemble.StartServers(t, ensemble.Config{Servers: 3, Backend: backend})
@@ -69,8 +69,8 @@ func pauseFollower(t *testing.T, e *ensemble.Ensemble) {
 
 	require.NoError(t, e.Resume(i))
 	waitReady(t, e, i)
-	// After a long pause the server may detect only now that it has lost its leader, and then it
-	// closes all connections.
+	// After a long pause, the server may notice only now that it has lost its leader, and then closes all
+	// connections.
 	testenv.Eventually(t, func() bool {
 		answer, err := e.FourLetter(i, "ruok")
 		return err == nil && answer == "imok"
@@ -124,7 +124,7 @@ func cutOffLeader(t *testing.T, e *ensemble.Ensemble) {
 	waitLeader(t, e, old)
 	waitNotServing(t, e, old)
 
-	// A restart does not end the partition.
+	// After a restart, the server is still cut off.
 	require.NoError(t, e.Restart(old))
 	assert.Never(t, func() bool {
 		_, err := e.Mode(old)
@@ -139,10 +139,9 @@ func cutOffLeader(t *testing.T, e *ensemble.Ensemble) {
 	assert.Equal(t, "follower", mode)
 }
 
-// waitHealed waits until server i serves clients after a partition has ended. A connection to another
-// server that the server opened while its network changed can stay open without delivering anything.
-// ZooKeeper's election of a leader does not replace such a connection for minutes, so waitHealed then
-// restarts the server.
+// waitHealed waits until server i serves clients after a partition has ended. A connection between servers that was
+// opened while the network changed can stay open without delivering anything. ZooKeeper's election of a leader does
+// not replace such a connection for minutes, so waitHealed then restarts the server.
 func waitHealed(t *testing.T, e *ensemble.Ensemble, i int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.WaitLimit/3)
@@ -154,7 +153,7 @@ func waitHealed(t *testing.T, e *ensemble.Ensemble, i int) {
 	}
 }
 
-// waitNotServing waits until server i has detected that it is cut off.
+// waitNotServing waits until server i has noticed that it is cut off, and has stopped serving clients.
 func waitNotServing(t *testing.T, e *ensemble.Ensemble, i int) {
 	t.Helper()
 	testenv.Eventually(t, func() bool {
@@ -163,9 +162,9 @@ func waitNotServing(t *testing.T, e *ensemble.Ensemble, i int) {
 	}, "the server still serves clients")
 }
 
-// TestEnsemble_Standalone checks that a single server keeps its data, uses its properties, and cannot be used
-// after Close.
-func TestEnsemble_Standalone(t *testing.T) {
+// TestEnsemble_StandaloneServerKeepsData checks that a single server uses the configured properties, keeps its data
+// after a restart, and cannot be used after Close.
+func TestEnsemble_StandaloneServerKeepsData(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		e := ensemble.StartServers(t, ensemble.Config{
@@ -200,8 +199,9 @@ func TestEnsemble_Standalone(t *testing.T) {
 	})
 }
 
-// TestStart_ServerExits checks that Start returns the log of a server that exits, without waiting for that server.
-func TestStart_ServerExits(t *testing.T) {
+// TestStart_ReturnsLogOfServerThatExits checks that Start returns immediately if a server exits, with an error that
+// contains the log of the server.
+func TestStart_ReturnsLogOfServerThatExits(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// availableBackends returns the backends that are available on this machine, the preferred one
-// last. There must be at least one.
+// availableBackends returns the backends that this machine can run, with the preferred backend at the end. There must
+// be at least one.
 func availableBackends(t *testing.T) []ensemble.Backend {
 	t.Helper()
 	var backends []ensemble.Backend
@@ -61,7 +61,7 @@ func waitReady(t *testing.T, e *ensemble.Ensemble, i int) {
 	require.NoError(t, e.WaitReady(ctx, i))
 }
 
-// waitLeader waits until another server than old is the leader, and returns it.
+// waitLeader waits until a server other than old is the leader, and returns that server.
 func waitLeader(t *testing.T, e *ensemble.Ensemble, old int) (leader int) {
 	t.Helper()
 	testenv.Eventually(t, func() bool {

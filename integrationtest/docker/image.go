@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// registryImage is the image of the servers if the engine has it or can pull it.
+	// registryImage is the image of the servers, if the Docker engine has this image or can pull it.
 	registryImage = "zookeeper:3.9.4"
 	// builtImage is the image of the servers if registryImage is not available.
 	// integrationtest/image/build.sh builds it.
@@ -28,10 +28,10 @@ const (
 )
 
 const (
-	// pullTimeout is how long a pull may make no progress. It is short, because a machine without
-	// a registry often detects that only by this timeout.
+	// pullTimeout is how long a pull may make no progress. It is short, because on a machine without a registry often
+	// only this timeout ends the pull.
 	pullTimeout = 15 * time.Second
-	// buildTimeout is the time limit of a build, which takes one or two minutes.
+	// buildTimeout limits the build of an image, which takes one or two minutes.
 	buildTimeout = 10 * time.Minute
 )
 
@@ -39,12 +39,11 @@ const (
 // example "zookeeper:3.5.10" to test with an older version. The engine must be able to pull it.
 const ImageVariable = "LEADERELECTION_ZK_IMAGE"
 
-// imageMu is held while a goroutine of this process determines the image. The build script has another
-// lock, which excludes other processes.
+// imageMu is held while a goroutine of this process determines the image. To exclude other processes, the build
+// script uses its own lock.
 var imageMu sync.Mutex
 
-// findImage returns the name of an image that the engine has. If necessary, it pulls or builds the
-// image.
+// findImage returns the name of an image that the Docker engine has. If necessary, it pulls or builds the image.
 func findImage(ctx context.Context, docker client.APIClient) (string, error) {
 	imageMu.Lock()
 	defer imageMu.Unlock()
@@ -111,8 +110,8 @@ func buildImage(ctx context.Context) error {
 	return nil
 }
 
-// findScript returns the path of the build script, which it searches in the working directory and
-// its parents: tests run in the directory of their package.
+// findScript returns the path of the build script. It searches in the working directory and its parents, because
+// tests run in the directory of their package.
 func findScript() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	tcnetwork "github.com/testcontainers/testcontainers-go/network"
 )
 
-// firstServerOctet is the last octet of the address of server 0. Docker and its gateway use smaller
-// octets.
+// firstServerOctet is the last octet of the address of server 0. Docker itself and its gateway use smaller octets.
 const firstServerOctet = 10
 
 func (b *servers) createNetworks(ctx context.Context) error {
@@ -38,12 +37,12 @@ func (b *servers) createNetwork(ctx context.Context, options ...tcnetwork.Networ
 	return n, nil
 }
 
-// createQuorumNetwork creates the network that connects the servers, and determines their addresses.
-// Docker allows fixed addresses only in a network with an explicit range. So a temporary network,
-// whose range Docker chooses, determines a free range. The network is internal, so that Docker does
-// not publish the client ports through it: a server that is cut off must remain reachable.
+// createQuorumNetwork creates the network that connects the servers, and determines their addresses. Docker allows
+// fixed addresses only in a network with an explicit range. To find a free range, createQuorumNetwork first creates a
+// temporary network, whose range Docker chooses. The network is internal, so that Docker does not publish the client
+// ports through it: clients must reach a server even if it is cut off from the other servers.
 func (b *servers) createQuorumNetwork(ctx context.Context) error {
-	const attempts = 5 // another process may take the range that was free before
+	const attempts = 5 // another process may take the range between the two steps
 	var errs []error
 	for range attempts {
 		subnet, err := b.findFreeSubnet(ctx)

@@ -8,13 +8,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// ownerLabel is the label of containers and networks that contains the machine and the process that
-// created them. If a process is killed before Close, a later Start on the same machine removes
-// them. A Docker engine may serve several machines.
+// ownerLabel is the label of containers and networks that names the machine and the process that have created them.
+// If a process is killed before it calls Close, a later Start on the same machine removes its containers. The label
+// contains the machine, because a Docker engine may serve several machines.
 const ownerLabel = "leaderelection.ensemble.owner"
 
 func ownerValue() string {
-	host, _ := os.Hostname() // if there is an error, the name is empty
+	host, _ := os.Hostname() // after an error, the name is empty
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 

@@ -17,11 +17,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// ownerVariable is an environment variable that makes the test binary call runOwner. Its value is the
+// ownerVariable is an environment variable that makes the test binary call runOwner. The value is the name of the
 // backend.
 const ownerVariable = "ENSEMBLE_TEST_OWNER_BACKEND"
 
-// runOwner starts a server, prints its address and waits to be killed.
+// runOwner starts a server, prints the address of the server, and waits until it is killed.
 func runOwner() {
 	backend := ensemble.Process
 	if os.Getenv(ownerVariable) == ensemble.Docker.String() {
@@ -48,9 +48,9 @@ func isListening(addr string) bool {
 	return true
 }
 
-// TestStart_OwnerKilled checks that no servers remain after the process that has started them was killed. The
-// test binary runs as that process.
-func TestStart_OwnerKilled(t *testing.T) {
+// TestStart_LeavesNoServersAfterOwnerIsKilled checks that no servers remain after the process that has started them
+// was killed. The test starts the test binary as that process.
+func TestStart_LeavesNoServersAfterOwnerIsKilled(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		owner := exec.Command(os.Args[0])
@@ -67,7 +67,8 @@ func TestStart_OwnerKilled(t *testing.T) {
 
 		switch backend {
 		case ensemble.Process:
-			// The kernel kills a server that runs as a child process. The next Start removes its files.
+			// The kernel kills the server, which is a child process of the owner. The next Start removes the files of
+			// the server.
 			require.Eventually(t, func() bool { return !isListening(addr) }, 10*time.Second, 20*time.Millisecond)
 			ensemble.StartServers(t, ensemble.Config{Backend: backend})
 			left, err := os.ReadDir(testenv.DirParent())
@@ -76,7 +77,7 @@ func TestStart_OwnerKilled(t *testing.T) {
 				assert.NotContains(t, entry.Name(), fmt.Sprintf("zk-ensemble-%d-", owner.Process.Pid))
 			}
 		case ensemble.Docker:
-			// The next Start removes the container and the network of a killed owner.
+			// The next Start removes the container and the network of the killed owner.
 			ensemble.StartServers(t, ensemble.Config{Backend: backend})
 			require.False(t, isListening(addr))
 			host, err := os.Hostname()

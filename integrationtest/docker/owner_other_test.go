@@ -2,8 +2,8 @@
 
 package docker_test
 
-// Only Linux stops child processes together with their parent, so owner_linux_test.go contains this
-// test.
+// The test for killed owners is in owner_linux_test.go, because only Linux stops child processes together with their
+// parent.
 
 const ownerVariable = "ENSEMBLE_TEST_OWNER_BACKEND"
 

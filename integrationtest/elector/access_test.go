@@ -19,12 +19,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// accessPage is the page whose blocks of commands TestDocuments_Access runs.
+// accessPage is the page whose blocks of commands TestDocuments_AccessCommandsProtectElection runs.
 const accessPage = "docs/access.md"
 
-// accessBlocks returns the sh blocks of a section of docs/access.md: protect contains those that set
-// permissions; the last block starts elector. In the last block, exec replaces the shell by elector, so
-// that signals reach elector.
+// accessBlocks returns the sh blocks of a section of docs/access.md: protect contains the blocks that set
+// permissions, and instance is the last block, which starts elector. In that block, exec replaces the shell by
+// elector, so that elector receives signals.
 func accessBlocks(t *testing.T, section string) (protect []string, instance string) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("../..", accessPage))
@@ -40,10 +40,11 @@ func accessBlocks(t *testing.T, section string) (protect []string, instance stri
 	return protect[:len(protect)-1], strings.Replace(instance, "elector run", "exec elector run", 1)
 }
 
-// TestDocuments_Access checks that the commands of the page about permissions protect an election: an
-// instance with the credentials must lead, and a client without credentials must not end the election.
-func TestDocuments_Access(t *testing.T) {
-	bin := newBin(t)
+// TestDocuments_AccessCommandsProtectElection checks that the commands of docs/access.md protect an election: an
+// instance of elector with the credentials must lead, and a client without credentials must not be able to end the
+// election.
+func TestDocuments_AccessCommandsProtectElection(t *testing.T) {
+	bin := newBinDirectory(t)
 	// The servers of the tests have no certificates; their addresses are local.
 	withoutTLS := []string{"--tls --ca-file ca.pem ", "", "--tls --cacert ca.pem ", "", " --ca-file ca.pem", "", " ETCDCTL_CACERT=ca.pem", ""}
 	protected := func(t *testing.T, section, denied string, replace ...string) *shell {
@@ -83,7 +84,7 @@ func TestDocuments_Access(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		dir := t.TempDir()
-		require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // the server runs as another user, who must read the directory
+		require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // another user runs the server, and must be able to read the directory
 		hba := filepath.Join(dir, "pg_hba.conf")
 		require.NoError(t, os.WriteFile(hba, []byte("host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"), 0o644))
 		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres("fsync=on", "hba_file="+hba) })

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkHandOver measures the time from SIGTERM for the leader to the output of the next leader's
-// begin command. It includes the start of the shell of that command and of its watchdog.
+// BenchmarkHandOver measures the time from SIGTERM to the leader until the begin command of the next leader prints
+// its output. The time includes the start of the shell of the begin command and of its watchdog.
 func BenchmarkHandOver(b *testing.B) {
 	el := newElection(b)
 	fifo := filepath.Join(b.TempDir(), "output")
@@ -55,8 +55,8 @@ func BenchmarkHandOver(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // without this, the benchmark would report a time that includes the start of processes
 }
 
-// BenchmarkIdleMemory reports the resident memory of a leader whose program sleeps, of the watchdog
-// of that program, and of a follower, some time after the last event.
+// BenchmarkIdleMemory reports the resident memory of a leader whose program sleeps, of the watchdog of the program,
+// and of a follower, some time after the last event.
 func BenchmarkIdleMemory(b *testing.B) {
 	for _, listen := range []string{"", "127.0.0.1:0"} {
 		b.Run(map[bool]string{true: "listening", false: "plain"}[listen != ""], func(b *testing.B) {
@@ -75,7 +75,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				continue // b.Loop discards the metrics, and nothing needs to be repeated
+				continue // the loop runs nothing, because b.Loop would discard the metrics
 			}
 			time.Sleep(5 * shortTimeout) // leases are extended several times in this period
 			b.ReportMetric(residentMemory(b, leader.cmd.Process.Pid), "MB-leader")
@@ -101,6 +101,6 @@ func residentMemory(b *testing.B, pid int) float64 {
 			return kb * 1024 / 1e6
 		}
 	}
-	require.Fail(b, "no VmRSS")
+	require.Fail(b, "/proc/PID/status contains no VmRSS")
 	return 0
 }

@@ -1,4 +1,4 @@
-// Package elector contains the tests and benchmarks of the command elector that need real ZooKeeper
-// servers: the built binary, a real ensemble, and programs that record in a lock file that they
-// run. Other tests of the command are in cmd/elector. They run on Linux.
+// Package elector contains the tests and benchmarks of the command elector that need real ZooKeeper servers. They use
+// the built binary and a real ensemble, and programs that record in a lock file when they run. The other tests of the
+// command are in cmd/elector. The tests run on Linux.
 package elector

@@ -26,12 +26,12 @@ import (
 // example describes how a command line of the documentation is tested. Exactly one of the fields
 // backends, testedBy and notRun is set.
 type example struct {
-	backends []string // the backends on which TestDocuments_Commands runs the line, as the page claims
+	backends []string // the backends on which TestDocuments_CommandsDoWhatPageDescribes runs the line, because the page claims that it works there
 	prints   string   // the output must contain this text
-	until    string   // the command is terminated when it has printed this text
+	until    string   // the command is terminated as soon as it has printed this text
 	alone    bool     // whether the election has no other candidate
 
-	testedBy string // the test that runs the line, or the program in the line
+	testedBy string // the test that runs the same line, or the program in the line
 	notRun   string // the reason why the line cannot be run here
 }
 
@@ -42,7 +42,7 @@ var (
 	storeURLs   = []string{"postgres", "mysql", "redis", "nats"}
 )
 
-// notRunOn contains the backends on which no command line is run, each with the reason.
+// notRunOn contains the backends on which no test runs the command lines, each with the reason.
 var notRunOn = map[string]string{
 	"kubernetes": "make kubernetes runs the tests of Leases",
 	"mongodb":    needsServer,
@@ -55,8 +55,8 @@ const needsCluster = "needs the controllers of a cluster of Kubernetes, not only
 
 const needsHost = "changes the host, or needs an image from a registry"
 
-// examples contains the command lines of the documentation, without comments and repeated spaces, and
-// with continued lines joined.
+// examples contains the command lines of the documentation. Comments and repeated spaces are removed, and continued
+// lines are joined.
 var examples = map[string]example{
 	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {backends: zookeeper, alone: true, prints: "report --serve"},
 	"elector run --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- /usr/local/bin/report":              {backends: zookeeper, alone: true, prints: "report"},
@@ -82,30 +82,30 @@ var examples = map[string]example{
 	"elector top --zookeeper-servers zk1,zk2,zk3 --under /jobs":                                  {backends: zookeeper, until: "web-1"},
 	"elector top ... --under /jobs":                                                              {backends: zookeeper, until: "web-1"},
 
-	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve":                            {testedBy: "TestAlso_OneInstanceWorksDuringMigration"},
-	"elector run --backend changefeed --store kubernetes://jobs --election report --also zookeeper --also-election /jobs/report --zookeeper-servers zk1,zk2,zk3 -- report --serve": {notRun: "TestAlso_OneInstanceWorksDuringMigration runs the same with other backends; this one needs a cluster"},
-	"elector run --config postgres.yaml -- report --serve":                           {testedBy: "TestAlso_FileKeepsSettingsApart"},
-	"elector run --config postgres.yaml --also redis.yaml -- report --serve":         {testedBy: "TestAlso_FileKeepsSettingsApart"},
-	"elector run --config redis.yaml -- report --serve":                              {testedBy: "TestAlso_FileKeepsSettingsApart"},
-	"kubectl apply --dry-run=server --validate=strict -k DIRECTORY":                  {testedBy: "TestManifests_Accepted"},
+	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve":                            {testedBy: "TestMigration_RunsOneInstanceAtATime"},
+	"elector run --backend changefeed --store kubernetes://jobs --election report --also zookeeper --also-election /jobs/report --zookeeper-servers zk1,zk2,zk3 -- report --serve": {notRun: "TestMigration_RunsOneInstanceAtATime runs the same with other backends; this one needs a cluster"},
+	"elector run --config postgres.yaml -- report --serve":                           {testedBy: "TestMigration_KeepsSettingsOfBackendsApart"},
+	"elector run --config postgres.yaml --also redis.yaml -- report --serve":         {testedBy: "TestMigration_KeepsSettingsOfBackendsApart"},
+	"elector run --config redis.yaml -- report --serve":                              {testedBy: "TestMigration_KeepsSettingsOfBackendsApart"},
+	"kubectl apply --dry-run=server --validate=strict -k DIRECTORY":                  {testedBy: "TestManifests_AreAcceptedByAPIServer"},
 	"kubectl rollout status deployment/report":                                       {notRun: needsCluster},
 	"kubectl wait --for=delete pod --selector='app=report,version!=2' --timeout=10m": {notRun: needsCluster},
 
-	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {testedBy: "TestDoctor_ChecksServer"},
+	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {testedBy: "TestDoctor_ReportsFindingsAndLeavesNoZnode"},
 
-	"elector dev-server": {testedBy: "TestDocuments_DevServer"},
-	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServer"},
-	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/sessions/0x20051e4d2b000001/expire":   {testedBy: "TestDocuments_DevServer"},
-	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/partition":                  {testedBy: "TestDocuments_DevServer"},
-	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/heal":                       {testedBy: "TestDocuments_DevServer"},
-	"curl -i http://host:8080/readyz":                                                           {testedBy: "TestWebServer_PagesDuringHandOver"},
-	"curl -i http://host:8080/leader":                                                           {testedBy: "TestWebServer_PagesDuringHandOver"},
-	"curl -i http://127.0.0.1:8081/leader":                                                      {testedBy: "TestWebServer_PagesDuringHandOver"},
+	"elector dev-server": {testedBy: "TestDocuments_DevServerLinesWork"},
+	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServerLinesWork"},
+	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/sessions/0x20051e4d2b000001/expire":   {testedBy: "TestDocuments_DevServerLinesWork"},
+	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/partition":                  {testedBy: "TestDocuments_DevServerLinesWork"},
+	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/heal":                       {testedBy: "TestDocuments_DevServerLinesWork"},
+	"curl -i http://host:8080/readyz":                                                           {testedBy: "TestWebServer_PagesFollowHandOver"},
+	"curl -i http://host:8080/leader":                                                           {testedBy: "TestWebServer_PagesFollowHandOver"},
+	"curl -i http://127.0.0.1:8081/leader":                                                      {testedBy: "TestWebServer_PagesFollowHandOver"},
 
-	"raftlog serve -c /etc/raftlog.yaml --peer-id a":                      {testedBy: "TestDocuments_Raftlog"},
-	"id=$(raftlog new-id)":                                                {testedBy: "TestDocuments_Raftlog"},
-	`raftlog propose -c /etc/raftlog.yaml --request-id "$id" 'an update'`: {testedBy: "TestDocuments_Raftlog"},
-	"raftlog config -c /etc/raftlog.yaml --delete c":                      {testedBy: "TestDocuments_Raftlog"},
+	"raftlog serve -c /etc/raftlog.yaml --peer-id a":                      {testedBy: "TestDocuments_RaftlogLinesWork"},
+	"id=$(raftlog new-id)":                                                {testedBy: "TestDocuments_RaftlogLinesWork"},
+	`raftlog propose -c /etc/raftlog.yaml --request-id "$id" 'an update'`: {testedBy: "TestDocuments_RaftlogLinesWork"},
+	"raftlog config -c /etc/raftlog.yaml --delete c":                      {testedBy: "TestDocuments_RaftlogLinesWork"},
 
 	`zkCli.sh create /config "" ; zkCli.sh create /config/limit 10`: {testedBy: "TestTasks_ProgramsDoWhatTheirPagesDescribe"},
 	"zkCli.sh set /config/limit 20":                                 {testedBy: "TestTasks_ProgramsDoWhatTheirPagesDescribe"},
@@ -117,22 +117,22 @@ var examples = map[string]example{
 	`install -m 0755 "$(go env GOPATH)/bin/elector" /usr/local/bin/elector`:                          {notRun: needsHost},
 	"install -D -m 0644 examples/elector/systemd/report.yaml /etc/elector/report.yaml":               {notRun: needsHost},
 	"install -D -m 0644 examples/elector/systemd/report.service /etc/systemd/system/report.service":  {notRun: needsHost},
-	"systemd-analyze verify /etc/systemd/system/report.service":                                      {testedBy: "TestDocuments_Units"},
-	"systemd-analyze verify /etc/systemd/system/invoices.service /etc/systemd/system/invoices.timer": {testedBy: "TestDocuments_Units"},
+	"systemd-analyze verify /etc/systemd/system/report.service":                                      {testedBy: "TestDocuments_SystemdAcceptsUnits"},
+	"systemd-analyze verify /etc/systemd/system/invoices.service /etc/systemd/system/invoices.timer": {testedBy: "TestDocuments_SystemdAcceptsUnits"},
 	"systemctl enable --now invoices-check.timer":                                                    {notRun: needsHost},
 	"systemctl enable --now invoices.timer":                                                          {notRun: needsHost},
 	"systemctl enable --now report":                                                                  {notRun: needsHost},
 }
 
-// commandLine is a line of a document.
+// commandLine is a command line in a code block of a document.
 type commandLine struct{ document, text string }
 
-// readCommandLines returns the lines of code blocks that begin with one of the programs.
+// readCommandLines returns the lines of code blocks in the documentation that begin with one of the given programs.
 func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	t.Helper()
 	out, err := exec.Command("git", "-C", "../..", "ls-files", "*.md").Output()
 	if err != nil {
-		t.Skip("not a checkout:", err)
+		t.Skip("the repository is not a git checkout:", err)
 	}
 	comment, variable, spaces := regexp.MustCompile(`(^|\s)#.*`), regexp.MustCompile(`^([A-Z_]+=\S* )+`), regexp.MustCompile(`\s+`)
 	for document := range strings.FieldsSeq(string(out)) {
@@ -165,14 +165,15 @@ func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	return lines
 }
 
-// TestDocuments_Listed checks that each command line of the documentation is either tested or listed with the
-// reason, and that each line of the table occurs in the documentation.
-func TestDocuments_Listed(t *testing.T) {
+// TestDocuments_CommandLinesAreTestedOrListed checks that the table of examples lists each command line of the
+// documentation, with its test or the reason why it is not tested, and that each line of the table occurs in the
+// documentation.
+func TestDocuments_CommandLinesAreTestedOrListed(t *testing.T) {
 	missing := maps.Clone(examples)
 	programs := []string{"elector", "raftlog", "id=$(raftlog", "curl", "zkCli.sh", "docker", "install", "systemctl", "systemd-analyze", "psql", "kubectl", "etcdctl", "redis-cli"}
 	for _, line := range readCommandLines(t, programs...) {
 		if line.document == accessPage {
-			continue // TestDocuments_Access runs its blocks
+			continue // TestDocuments_AccessCommandsProtectElection runs the blocks of this page
 		}
 		assert.Contains(t, examples, line.text, line.document)
 		delete(missing, line.text)
@@ -197,9 +198,9 @@ func TestDocuments_Listed(t *testing.T) {
 	}
 }
 
-// TestDocuments_GoLines checks that each line for make or for the Go command names a target, a package or a
-// test that exists.
-func TestDocuments_GoLines(t *testing.T) {
+// TestDocuments_GoAndMakeLinesNameExistingTargets checks that the targets, packages and tests exist that the
+// documentation names in command lines for make and go.
+func TestDocuments_GoAndMakeLinesNameExistingTargets(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
 	var (
@@ -221,7 +222,7 @@ func TestDocuments_GoLines(t *testing.T) {
 		}
 		dir := "../.."
 		if strings.HasPrefix(line.document, "examples/") || strings.HasPrefix(line.document, "docs/tasks/") || line.document == "docs/getting-started.md" {
-			continue // skip programs of the reader, which the tests of examples run
+			continue // skip programs that the reader writes; TestTasks and the tests of examples run these programs
 		}
 		if found := directory.FindStringSubmatch(line.text); found != nil {
 			dir = filepath.Join(dir, found[1])
@@ -237,10 +238,10 @@ func TestDocuments_GoLines(t *testing.T) {
 	}
 }
 
-// TestDocuments_Units checks that systemd accepts each unit of the documentation, and elector each example of
-// a configuration.
-func TestDocuments_Units(t *testing.T) {
-	bin := newBin(t)
+// TestDocuments_SystemdAcceptsUnits checks that systemd accepts each unit file of the documentation, and that elector
+// accepts the configuration of the systemd example.
+func TestDocuments_SystemdAcceptsUnits(t *testing.T) {
+	bin := newBinDirectory(t)
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		testenv.SkipMissing(t, "systemd", err)
 	}
@@ -274,9 +275,9 @@ func TestDocuments_Units(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// newBin returns a directory with the commands, and with programs that the documentation assumes. They
-// print their names and arguments.
-func newBin(t *testing.T) string {
+// newBinDirectory returns a directory with the commands elector and raftlog, and with scripts instead of the programs that the
+// documentation assumes, which print their names and arguments.
+func newBinDirectory(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
 	for _, command := range []string{"elector", "raftlog"} {
@@ -289,26 +290,26 @@ func newBin(t *testing.T) string {
 	return bin
 }
 
-// buildOf builds the commands as users do.
+// buildOf contains functions that build a command as users do, by the name of the command.
 var buildOf = map[string]func(testing.TB) string{"elector": buildPlain, "raftlog": buildOnce("raftlog", "raftlog")}
 
-// shell runs lines of the documentation.
+// shell runs command lines of the documentation.
 type shell struct {
 	*testing.T
 	bin     string
 	replace *strings.Replacer
 }
 
-// runningLine is a line that a shell runs.
+// runningLine is a command line that a shell runs.
 type runningLine struct {
 	*testing.T
 	line    string
 	cmd     *exec.Cmd
 	process *testenv.Process
-	log     string // the file with its output
+	log     string // the file with the output of the line
 }
 
-// start starts a line, which ends with the test at the latest.
+// start starts a command line. The processes of the line are killed when the test ends.
 func (s *shell) start(line string) *runningLine {
 	s.Helper()
 	line = s.replace.Replace(line)
@@ -338,36 +339,36 @@ func (r *runningLine) output() string {
 	return string(text)
 }
 
-// waitFor waits until the output contains the text.
+// waitFor waits until the output of the line contains the text.
 func (r *runningLine) waitFor(text string) {
 	r.Helper()
 	testenv.Eventually(r, func() bool { return strings.Contains(r.output(), text) }, text+" is not printed by "+r.line)
 }
 
-// requireSuccess waits until the line has ended with code 0.
+// requireSuccess waits until the line has ended, and requires exit code 0.
 func (r *runningLine) requireSuccess() {
 	r.Helper()
 	testenv.Receive(r, r.process.Done(), "the end of "+r.line)
 	require.Zero(r, r.cmd.ProcessState.ExitCode(), "%s: %s", r.line, r.output())
 }
 
-// terminate sends TERM to the line and requires that it ends with code 0.
+// terminate sends TERM to the line, and requires that the line ends with exit code 0.
 func (r *runningLine) terminate() {
 	r.Helper()
 	require.NoError(r, r.cmd.Process.Signal(syscall.SIGTERM))
 	r.requireSuccess()
 }
 
-// documentBackend is a backend on which lines are run.
+// documentBackend is a backend on which a test runs command lines of the documentation.
 type documentBackend struct {
 	flags    string // the flags that the documentation abbreviates with "..."
-	address  string // what replaces the address of the servers in a line
+	address  string // the text that replaces the addresses of servers in a line
 	election string
-	leader   []string // the additional flags of each elector of the test; web-1 is the first
+	leader   []string // the additional flags of each elector that the test starts; the first elector is web-1
 	other    string   // the additional flags of run and config in a line
 }
 
-// documentBackends starts the servers of a backend.
+// documentBackends contains functions that start the servers of a backend, by the name of the backend.
 var documentBackends = map[string]func(t *testing.T) documentBackend{
 	"zookeeper": func(t *testing.T) documentBackend {
 		election := "/jobs/" + testenv.NewPath(t)[1:]
@@ -418,10 +419,10 @@ func newStoreBackend(url string) documentBackend {
 	return newDocumentBackend("jobs", "--backend changefeed --election jobs --store ", "'"+url+"' --store-unsafe failover,power-loss,restart")
 }
 
-// TestDocuments_Commands checks that each command line of the documentation does what the page describes, on
-// one of the backends for which the page claims it.
-func TestDocuments_Commands(t *testing.T) {
-	bin := newBin(t)
+// TestDocuments_CommandsDoWhatPageDescribes checks that each command line of the documentation does what its page
+// describes, on each backend for which the page claims that.
+func TestDocuments_CommandsDoWhatPageDescribes(t *testing.T) {
+	bin := newBinDirectory(t)
 	for name, start := range documentBackends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -450,7 +451,7 @@ func TestDocuments_Commands(t *testing.T) {
 	}
 }
 
-// newReplacer replaces what stands for the servers and the election of the reader.
+// newReplacer returns a Replacer that puts the servers and the election of the test into a line of the documentation.
 func (b documentBackend) newReplacer(t *testing.T, line string, e example) *strings.Replacer {
 	election, flags := b.election, b.flags
 	if e.alone {
@@ -470,10 +471,10 @@ func (b documentBackend) newReplacer(t *testing.T, line string, e example) *stri
 		" /jobs/report /jobs/clean", " "+election+" /jobs/clean", "/usr/local/bin/", "")
 }
 
-// run runs the line and requires what the example describes.
+// run runs the line, and requires the result that the example describes.
 func (e example) run(s *shell, line string) {
 	if strings.HasPrefix(line, "elector top") {
-		line += "' /dev/null" // script runs it in a terminal
+		line += "' /dev/null" // the program script runs the line in a terminal
 	}
 	r := s.start(line)
 	if e.until == "" {
@@ -487,11 +488,12 @@ func (e example) run(s *shell, line string) {
 	require.Contains(s, r.output(), e.prints, line)
 }
 
-// TestDocuments_DevServer checks that the lines for the server for development work, in the order of the page.
-func TestDocuments_DevServer(t *testing.T) {
-	bin := newBin(t)
+// TestDocuments_DevServerLinesWork checks that the command lines for elector dev-server work in the order in which
+// the page lists them.
+func TestDocuments_DevServerLinesWork(t *testing.T) {
+	bin := newBinDirectory(t)
 	pid := os.Getpid()
-	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // an address of this process, so that the ports that the page names are free
+	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // an address that only this process uses, so that the ports that the page names are free
 	one := &shell{T: t, bin: bin, replace: strings.NewReplacer("exec elector dev-server", "exec elector dev-server --listen "+host+"1:2181")}
 	single := one.start("exec elector dev-server")
 	single.waitFor("listening on")
@@ -515,8 +517,8 @@ func TestDocuments_DevServer(t *testing.T) {
 	server.terminate()
 }
 
-// TestDocuments_Raftlog checks that the lines for raftlog work with three peers.
-func TestDocuments_Raftlog(t *testing.T) {
+// TestDocuments_RaftlogLinesWork checks that the command lines for raftlog work with three peers.
+func TestDocuments_RaftlogLinesWork(t *testing.T) {
 	file, dir := filepath.Join(t.TempDir(), "raftlog.yaml"), t.TempDir()
 	for _, name := range []string{"secret", "client-secret"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(rand.Text()), 0o600))
@@ -529,7 +531,7 @@ func TestDocuments_Raftlog(t *testing.T) {
 		config += fmt.Sprintf("  - tcp://127.0.0.1:%d/%s\n", port.Number, id)
 	}
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
-	s := &shell{T: t, bin: newBin(t), replace: strings.NewReplacer("/etc/raftlog.yaml", file)}
+	s := &shell{T: t, bin: newBinDirectory(t), replace: strings.NewReplacer("/etc/raftlog.yaml", file)}
 	for _, id := range []string{"a", "b", "c"} {
 		s.start("exec raftlog serve -c /etc/raftlog.yaml --peer-id " + id)
 	}

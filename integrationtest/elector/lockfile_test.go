@@ -19,11 +19,10 @@ import (
 )
 
 const (
-	// lockFileVariable is an environment variable that makes the test binary call runProgram. Its value
-	// is the name of the lock file.
+	// lockFileVariable is an environment variable that makes the test binary call runProgram. The value is the name
+	// of the lock file.
 	lockFileVariable = "LOCK_FILE"
-	// stubbornVariable is an environment variable that makes runProgram ignore SIGTERM if it is not
-	// empty.
+	// stubbornVariable is an environment variable that makes runProgram ignore SIGTERM if the value is not empty.
 	stubbornVariable = "STUBBORN"
 )
 
@@ -32,7 +31,7 @@ const (
 	eventBegin   = "begin"
 	eventWork    = "works"
 	eventEnd     = "end"
-	eventOverlap = "overlap" // this program runs while another program holds the lock
+	eventOverlap = "overlap" // this program has started while another program holds the lock
 )
 
 // runProgram is the program that electors run. It appends lines "<id> <event> <pid> <time>" to the
@@ -50,7 +49,7 @@ func runProgram() {
 	}
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	// The kernel holds this lock as long as the process lives.
+	// The kernel holds this lock for as long as the process lives.
 	if !tryLock(name) {
 		writeEvent(eventOverlap)
 	}
@@ -68,7 +67,7 @@ func runProgram() {
 	}
 }
 
-// tryLock acquires the lock of a lock file for this process, and reports whether it was free.
+// tryLock acquires the lock of a lock file for this process, and reports whether the lock was free.
 func tryLock(name string) bool {
 	file, err := os.OpenFile(name+".held", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -83,9 +82,9 @@ func tryLock(name string) bool {
 	return free
 }
 
-var held []*os.File // keeps the files of acquired locks from being closed by the garbage collector
+var held []*os.File // keeps the garbage collector from closing the files of acquired locks
 
-// election is an election on the ensemble. Its programs lock a file, and write their events to it.
+// election is an election on the ensemble. The programs of its electors lock a file, and write their events to it.
 type election struct {
 	t        testing.TB
 	lockFile string
@@ -104,7 +103,7 @@ func newElection(t testing.TB) *election {
 	return el
 }
 
-// programEvent is a line of the lock file.
+// programEvent is an event that a program has written to the lock file.
 type programEvent struct {
 	id, event string
 	pid       int
@@ -127,7 +126,7 @@ func (el *election) events() (all []programEvent) {
 	return all
 }
 
-// waitEvent waits until the programs of an elector have written an event n times.
+// waitEvent waits until the programs of the elector id have written an event n times.
 func (el *election) waitEvent(id, event string, n int) {
 	el.t.Helper()
 	testenv.Eventually(el.t, func() bool {
@@ -141,7 +140,7 @@ func (el *election) waitEvent(id, event string, n int) {
 	}, fmt.Sprintf("the program of %s does not write %s", id, event))
 }
 
-// order returns the electors whose programs have run, one after another.
+// order returns the names of the electors in the order in which their programs have run.
 func (el *election) order() (ids []string) {
 	for _, e := range el.events() {
 		ids = append(ids, e.id)
@@ -149,8 +148,7 @@ func (el *election) order() (ids []string) {
 	return slices.Compact(ids)
 }
 
-// requireNoOverlap requires that the first event of each program follows the last event of the
-// previous one.
+// requireNoOverlap requires that the first event of each program follows the last event of the program before it.
 func (el *election) requireNoOverlap() {
 	el.t.Helper()
 	type span struct {

@@ -25,17 +25,17 @@ const (
 	// sessionTimeout is the timeout of most sessions. It is so long that sessions and leases do not
 	// expire if the servers of a busy machine do not answer for some seconds.
 	sessionTimeout = 20 * time.Second
-	// shortTimeout is the timeout of sessions in tests that let a session or a lease expire. It is long
-	// enough for leases to last until the test lets them expire.
+	// shortTimeout is the session timeout in tests that wait for the expiry of a session or a lease. It is so long
+	// that leases do not expire earlier than the test intends.
 	shortTimeout = 8 * time.Second
 	// tick is the tick time of the servers.
 	tick = 300 * time.Millisecond
 )
 
 var (
-	// servers is an ensemble of three servers. Each test leaves all of them running.
+	// servers is an ensemble of three servers. A test that stops servers must start them again.
 	servers *ensemble.Ensemble
-	// buildDir contains the binaries.
+	// buildDir is the directory of the binaries that the tests build.
 	buildDir string
 )
 
@@ -58,8 +58,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// statSources reads the status of the source files, so that go test does not reuse a cached result
-// after one of them has changed.
+// statSources reads the status of all source files. go test then notices if one of them has changed, and does not
+// reuse a cached result.
 func statSources() error {
 	return filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".go" && !strings.HasSuffix(path, "_test.go") {
@@ -69,8 +69,7 @@ func statSources() error {
 	})
 }
 
-// buildOnce returns a function that builds the command when it is first called, and returns the path
-// of the binary.
+// buildOnce returns a function that builds the command in its first call, and returns the path of the binary.
 func buildOnce(name, command string, flags ...string) func(testing.TB) string {
 	once := sync.OnceValues(func() (string, error) {
 		file := filepath.Join(buildDir, name)
@@ -89,8 +88,8 @@ func buildOnce(name, command string, flags ...string) func(testing.TB) string {
 }
 
 var (
-	// buildWithRace builds the command elector with the race detector, except for the client library,
-	// which has a race (see the Makefile).
+	// buildWithRace builds the command elector with the race detector, except for the client library, which contains
+	// a data race that the Makefile describes.
 	buildWithRace = buildOnce("race", "elector", "-race", "-gcflags=github.com/go-zookeeper/zk=-race=false")
 	// buildPlain builds the command elector without the race detector, as users do, for benchmarks.
 	buildPlain = buildOnce("plain", "elector")

@@ -20,24 +20,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// elector is a process of the built binary, with a separate network.
+// elector is a process of the built binary, which reaches the servers through a separate network.
 type elector struct {
 	t       testing.TB
 	cmd     *exec.Cmd
 	network zkproxy.Network
 	logFile string
-	read    int // the number of bytes of the log that calls of waitLog have consumed
+	read    int // how many bytes of the log waitLog has searched
 }
 
-// program contains the arguments that make an elector run the lock file's program. A shell starts the
-// program as its child: the kernel kills the child of an elector together with its watchdog, but not a
-// grandchild.
+// program contains the arguments that make an elector run the program of the lock file. A shell starts that program
+// as its child, because the kernel would kill a child of an elector, but not a grandchild, together with the
+// watchdog.
 var program = []string{"--", "/bin/sh", "-c", `"$SELF" & wait`}
 
 // stubborn is an argument of start that makes the program ignore SIGTERM.
 const stubborn = stubbornVariable + "=yes"
 
-// start starts an elector with a program. Arguments of the form NAME=value are environment variables.
+// start starts an elector that runs a program. Arguments of the form NAME=value are environment variables.
 func (el *election) start(binary, id string, args ...string) *elector {
 	el.t.Helper()
 	p := el.newElector(binary, id, args...)
@@ -96,8 +96,8 @@ func (p *elector) readLog() string {
 	return string(text)
 }
 
-// waitLog waits until the log, which includes the output of commands, contains text after the lines
-// of earlier calls. It returns the rest of the line.
+// waitLog waits until the log contains text after the lines that earlier calls have found. It returns the line from
+// text on. The log includes the output of commands.
 func (p *elector) waitLog(text string) (line string) {
 	p.t.Helper()
 	testenv.Eventually(p.t, func() bool {

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// startTwo starts two electors with programs: a is the leader, b the follower.
-func (el *election) startTwo(a, b []string) (*elector, *elector) {
+// startLeaderAndFollower starts two electors, each with a program and additional arguments: a, which leads, and b, which follows.
+func (el *election) startLeaderAndFollower(a, b []string) (*elector, *elector) {
 	el.t.Helper()
 	leader := el.start(buildWithRace(el.t), "a", slices.Concat(a, program)...)
 	el.waitEvent("a", eventWork, 1)
@@ -27,27 +27,27 @@ func (el *election) startTwo(a, b []string) (*elector, *elector) {
 	return leader, follower
 }
 
-// withShortSession contains the arguments of an elector with a short session, for tests in which a
-// session or a lease expires, and for benchmarks that depend on the timeout.
+// withShortSession contains the arguments that give an elector a short session, for tests that wait for the expiry of
+// a session or a lease, and for benchmarks that depend on the timeout.
 var withShortSession = []string{"--session-timeout", shortTimeout.String()}
 
-// TestRun_ProgramIgnoresTerm checks that a program that ignores SIGTERM is killed, and that the next program
-// does not start before that.
-func TestRun_ProgramIgnoresTerm(t *testing.T) {
+// TestRun_KillsProgramThatIgnoresTERM checks that elector kills a program that ignores SIGTERM, and that the next
+// leader does not start its program before that.
+func TestRun_KillsProgramThatIgnoresTERM(t *testing.T) {
 	el := newElection(t)
-	a, b := el.startTwo([]string{stubborn, "--grace", "200ms"}, nil)
+	a, b := el.startLeaderAndFollower([]string{stubborn, "--grace", "200ms"}, nil)
 	a.terminate()
 	el.waitEvent("b", eventWork, 1)
 	b.terminate()
 	require.Equal(t, []string{"a", "b"}, el.order())
 }
 
-// TestRun_ElectorKilled checks that the program of an elector that was killed does not run any longer, even
-// when it ignores SIGTERM, and ends before the lease expires.
-func TestRun_ElectorKilled(t *testing.T) {
+// TestRun_EndsProgramOfKilledElector checks that the program of an elector that was killed ends before the lease
+// expires, even if the program ignores SIGTERM, and does not run at the same time as the program of the next leader.
+func TestRun_EndsProgramOfKilledElector(t *testing.T) {
 	el := newElection(t)
 	longer := []string{"--session-timeout", (20 * tick).String()}
-	a, b := el.startTwo(append(longer, stubborn, "--grace", "100ms", "--listen", "127.0.0.1:0"), longer)
+	a, b := el.startLeaderAndFollower(append(longer, stubborn, "--grace", "100ms", "--listen", "127.0.0.1:0"), longer)
 	_, text := a.getPage("/leader")()
 	var leader struct{ Deadline time.Time }
 	require.NoError(t, json.Unmarshal([]byte(text), &leader))
@@ -63,11 +63,11 @@ func TestRun_ElectorKilled(t *testing.T) {
 	}
 }
 
-// TestRun_ElectorPaused checks that the program of an elector that is paused does not run when another
-// elector is leader, and that the elector follows the new leader when it continues.
-func TestRun_ElectorPaused(t *testing.T) {
+// TestRun_EndsProgramOfPausedElector checks that the program of an elector that SIGSTOP has suspended does not run
+// while another elector leads, and that the suspended elector follows the new leader after SIGCONT.
+func TestRun_EndsProgramOfPausedElector(t *testing.T) {
 	el := newElection(t)
-	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)
+	a, b := el.startLeaderAndFollower(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)
 	isLeader := a.getPage("/leader")
 	require.Equal(t, http.StatusOK, statusCode(isLeader()))
 	a.sendSignal(syscall.SIGSTOP)
@@ -84,11 +84,11 @@ func TestRun_ElectorPaused(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
-// TestRun_NetworkFrozen checks that the program of an elector without a network does not run when another
-// elector is leader, and that only one of them reports that it is leader.
-func TestRun_NetworkFrozen(t *testing.T) {
+// TestRun_EndsProgramOfElectorWithoutNetwork checks that the program of an elector that has lost its network does not
+// run while another elector leads, and that only the other elector reports on /leader that it leads.
+func TestRun_EndsProgramOfElectorWithoutNetwork(t *testing.T) {
 	el := newElection(t)
-	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
+	a, b := el.startLeaderAndFollower(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
 		slices.Concat(withShortSession, []string{"--listen", "127.0.0.1:0"}))
 	b.read = 0
 	aIsLeader, bIsLeader := a.getPage("/leader"), b.getPage("/leader")
@@ -109,14 +109,14 @@ func TestRun_NetworkFrozen(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
-// TestRun_EndCommandFails checks that no other program starts while the end command is retried, and that the
-// exit code reports the failure.
-func TestRun_EndCommandFails(t *testing.T) {
+// TestRun_StartsNoProgramWhileEndCommandFails checks that no other elector starts its program while the former leader
+// retries its end command, and that the exit code of the former leader reports the failure.
+func TestRun_StartsNoProgramWhileEndCommandFails(t *testing.T) {
 	el := newElection(t)
 	appendEvent := func(event string) string {
 		return `echo "$ELECTOR_INSTANCE_ID ` + event + ` $$ $(date +%s%N)" >> "$` + lockFileVariable + `"`
 	}
-	a, b := el.startTwo([]string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", appendEvent("fails") + "; exit 1"},
+	a, b := el.startLeaderAndFollower([]string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", appendEvent("fails") + "; exit 1"},
 		[]string{"--leader-begin-command", appendEvent("begun")})
 	a.sendSignal(syscall.SIGTERM)
 	require.Equal(t, 3, a.waitExit())
@@ -132,8 +132,9 @@ func TestRun_EndCommandFails(t *testing.T) {
 	require.Equal(t, []string{"a begin", "a end", "a fails", "a fails", "a fails", "b begun", "b begin", "b end"}, after)
 }
 
-// TestRun_ServersStartLater checks that an elector can be started before the servers.
-func TestRun_ServersStartLater(t *testing.T) {
+// TestRun_WaitsForServersThatStartLater checks that an elector that is started before the servers waits for them, and
+// then leads.
+func TestRun_WaitsForServersThatStartLater(t *testing.T) {
 	for i := range servers.Servers() {
 		require.NoError(t, servers.Kill(i))
 	}

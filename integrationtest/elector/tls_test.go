@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestRun_ClientCertificate checks that an elector sends its certificate, does not connect without a
-// certificate, and does not trust servers with an unknown authority. A proxy implements TLS, because the
+// TestRun_SendsClientCertificate checks that elector connects with its client certificate, is not ready without a
+// valid certificate, and does not trust a server with an unknown authority. A proxy implements TLS, because the
 // servers of these tests do not.
-func TestRun_ClientCertificate(t *testing.T) {
+func TestRun_SendsClientCertificate(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	ca, cert, key := a.Files("127.0.0.1")
 	_, otherCert, otherKey := testenv.NewAuthority(t).Files("127.0.0.1")
@@ -37,7 +37,7 @@ func TestRun_ClientCertificate(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, statusCode(ready()))
 		p.terminate()
 	}
-	// The elector must not connect to a server with an unknown authority.
+	// Without --ca-file, the elector does not know the authority of the server, and must not connect.
 	p := el.start(buildWithRace(t), "unknown-server", append([]string{"--zookeeper-servers", addr, "--tls"}, program...)...)
 	p.waitLog("certificate signed by unknown authority")
 	p.terminate()

@@ -10,8 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 )
 
-// TestBarrier_BlocksAllLibraries checks that a barrier blocks the clients of the other libraries, and that they can
-// remove it. A barrier is a znode, so Go, Curator and kazoo can use it together.
+// TestBarrier_BlocksAllLibraries checks that a barrier that one library sets blocks the clients of all three
+// libraries, until another library removes the barrier. A barrier is a znode, so this library, Curator and kazoo can
+// use it together.
 func TestBarrier_BlocksAllLibraries(t *testing.T) {
 	curator.requirePeer(t)
 	kazoo.requirePeer(t)

@@ -33,14 +33,14 @@ var (
 // chaosTimeout is the session timeout of the participants of TestChaos_HoldersDoNotOverlap.
 const chaosTimeout = 5 * time.Second
 
-// recordFormat is a record in a file of a participant: a resource, the time after the first check
-// of a hold that succeeded, and the time before the last one, in nanoseconds of CLOCK_MONOTONIC,
-// which all processes of a machine share. The participant overwrites the record with each check.
-// The resource of a lock is followed by a slash and the sequence number of the holder's znode, and that of
-// an item, if it is known, by the sequence number of the item.
+// recordFormat is the format of a record in the file of a participant: a resource, the time after the first
+// successful check of a hold, and the time before the last one, in nanoseconds of CLOCK_MONOTONIC, which all
+// processes of a machine share. The participant overwrites the record with each check. After a lock, the resource
+// contains a slash and the sequence number of the holder's znode; after an item, the sequence number of the item, if
+// it is known.
 const recordFormat = "%-40s %20d %20d\n"
 
-// recordedHold is a record, with the language of the participant.
+// recordedHold is one record, with the language of the participant that has written it.
 type recordedHold struct {
 	language, resource string
 	first, last        int64
@@ -53,10 +53,10 @@ type overlap struct {
 	length       time.Duration
 }
 
-// findOverlaps returns the overlaps of holds of one resource: a check of the former hold that
-// succeeded began after a check of the next one had succeeded. The servers grant a lock in the order of
-// the sequence numbers. Without them, the hold that was recorded first is the former one: that can be
-// wrong if a participant was paused between the grant and its first check.
+// findOverlaps returns the overlaps of holds of the same resource: a successful check of the former hold began after
+// a successful check of the next hold. The servers grant a lock in the order of the sequence numbers. If these are
+// unknown, findOverlaps assumes that the hold that was recorded first is the former one. That can be wrong if a
+// participant was paused between the grant and its first check.
 func findOverlaps(holds []recordedHold) (found []overlap) {
 	slices.SortFunc(holds, func(a, b recordedHold) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.first, b.first))
@@ -76,14 +76,14 @@ func findOverlaps(holds []recordedHold) (found []overlap) {
 	return found
 }
 
-// mayBeTwoItems reports whether the items that two participants have held can be different ones with the
-// same data: a producer of Curator puts an item again after it has lost the reply.
+// mayBeTwoItems reports whether the two participants may have held different items with the same data: a producer
+// that uses Curator puts an item again if it has lost the reply.
 func (o overlap) mayBeTwoItems() bool {
 	return strings.HasPrefix(o.former.resource, "item-java-") && (o.former.sequence != o.next.sequence || o.former.sequence == 0)
 }
 
-// TestFindOverlaps_IgnoresConsecutiveHolds checks that each overlap is found, and that consecutive holds do
-// not count as overlaps.
+// TestFindOverlaps_IgnoresConsecutiveHolds checks that findOverlaps returns each overlap of two holds, and does not
+// return holds that follow one another.
 func TestFindOverlaps_IgnoresConsecutiveHolds(t *testing.T) {
 	a, b, c := recordedHold{"go", "x", 1, 5, 0}, recordedHold{"java", "x", 4, 9, 0}, recordedHold{"go", "x", 9, 12, 0}
 	other := recordedHold{"go", "y", 2, 20, 0}
@@ -94,26 +94,26 @@ func TestFindOverlaps_IgnoresConsecutiveHolds(t *testing.T) {
 	assert.Equal(t, []overlap{{a, b, 1}}, findOverlaps([]recordedHold{a, b}))
 }
 
-// chaosGroup is a set of participants that use one layout of znodes.
+// chaosGroup is a set of participants that use the same layout of znodes.
 type chaosGroup struct {
 	path    string
 	command []string // the command line of the participants that use the peer's library
 }
 
-// chaosProcess is a participant, which is started again after it was killed.
+// chaosProcess is the process of a participant, which the test starts again after it was killed.
 type chaosProcess struct {
 	language string
 	command  []string
 	*testenv.Process
 }
 
-// chaos runs the participants of TestChaos_HoldersDoNotOverlap.
+// chaos contains the servers and the participants of TestChaos_HoldersDoNotOverlap.
 type chaos struct {
 	*testing.T
 	servers *ensemble.Ensemble
 	dir     string
 
-	mu    sync.Mutex // guards the fields below; the test and one goroutine for each kind of fault use them
+	mu    sync.Mutex // guards the fields below, which the test and one goroutine for each kind of fault use
 	runs  int
 	count map[string]int // the number of faults of each kind
 }
@@ -134,8 +134,7 @@ func (c *chaos) start(p *chaosProcess, path string) {
 	require.NoError(c, err)
 }
 
-// wait waits for a random time from least to most or until ended is closed, and reports whether ended
-// was closed.
+// wait waits for a random time between least and most, or until ended is closed. It reports whether ended was closed.
 func (c *chaos) wait(ended <-chan struct{}, least, most time.Duration) (isOver bool) {
 	select {
 	case <-ended:
@@ -145,29 +144,28 @@ func (c *chaos) wait(ended <-chan struct{}, least, most time.Duration) (isOver b
 	}
 }
 
-func (c *chaos) add(fault string) {
+func (c *chaos) countFault(fault string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count[fault]++
 }
 
-// injectServerFaults injects one fault of a server after the other, so that there is a quorum most
-// of the time.
+// injectServerFaults injects faults of servers one after another, so that most of the time there is a quorum.
 func (c *chaos) injectServerFaults(random *rand.Rand, ended <-chan struct{}) {
 	for !c.wait(ended, time.Second, 4*time.Second) {
 		i := random.IntN(c.servers.Servers())
 		var repair func(int) error
 		switch random.IntN(4) {
 		case 0:
-			c.add("server killed")
+			c.countFault("server killed")
 			assert.NoError(c, c.servers.Kill(i))
 			repair = c.servers.Start
 		case 1, 2:
-			c.add("server paused")
+			c.countFault("server paused")
 			assert.NoError(c, c.servers.Pause(i))
 			repair = c.servers.Resume
 		case 3:
-			c.add("server partitioned")
+			c.countFault("server partitioned")
 			assert.NoError(c, c.servers.CutOff(i))
 			repair = c.servers.Heal
 		}
@@ -181,11 +179,11 @@ func (c *chaos) injectProcessFaults(random *rand.Rand, ended <-chan struct{}, pr
 	for !c.wait(ended, time.Second, 3*time.Second) {
 		i := random.IntN(len(processes))
 		if p := processes[i]; random.IntN(2) == 0 {
-			c.add(p.language + " killed")
+			c.countFault(p.language + " killed")
 			assert.NoError(c, p.Kill(c.Context()))
 			c.start(p, paths[i])
 		} else {
-			c.add(p.language + " paused")
+			c.countFault(p.language + " paused")
 			assert.NoError(c, p.Pause())
 			c.wait(ended, chaosTimeout/5, chaosTimeout*7/5)
 			assert.NoError(c, p.Resume())
@@ -201,7 +199,7 @@ func (c *chaos) readHolds() map[string][]recordedHold {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(c, err)
-		words := strings.Split(filepath.Base(file), "-") // the name of a file consists of language, number, group and role
+		words := strings.Split(filepath.Base(file), "-") // files are named <language>-<number>-<group>-<role>
 		for line := range strings.Lines(string(text)) {
 			h := recordedHold{language: words[0]}
 			if n, _ := fmt.Sscan(line, &h.resource, &h.first, &h.last); n == 3 {
@@ -212,7 +210,7 @@ func (c *chaos) readHolds() map[string][]recordedHold {
 					require.NoError(c, err, line)
 				}
 				holds[words[2]+" "+words[3]] = append(holds[words[2]+" "+words[3]], h)
-			} // an incomplete record was being written when the process was killed
+			} // ignore an incomplete record: the process was killed while writing it
 		}
 	}
 	return holds
@@ -227,11 +225,11 @@ func monotonicTime() int64 {
 	return now.Nano()
 }
 
-// TestChaos_HoldersDoNotOverlap checks that a participant in Go does not lead, or hold a lock or an item,
-// after another participant has begun to, while servers and participants are killed, paused and partitioned.
-// Participants are programs of this library together with Curator's, and with kazoo's. Overlaps in which the
-// former holder uses one of these are logged only. After the faults, each kind of resource must be acquired
-// by a participant in Go.
+// TestChaos_HoldersDoNotOverlap checks that a participant in Go does not lead, or hold a lock or an item, after
+// another participant has begun to do so, while servers and participants are killed, paused and partitioned. The
+// participants are programs of this library together with programs of Curator, and with programs of kazoo. An overlap
+// whose former holder uses Curator or kazoo is only logged. After the faults, a participant in Go must acquire each
+// kind of resource.
 func TestChaos_HoldersDoNotOverlap(t *testing.T) {
 	curator.requirePeer(t)
 	kazoo.requirePeer(t)

@@ -13,29 +13,30 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// acquireFunc acquires a lock, a lease of a semaphore, or leadership.
+// acquireFunc acquires a lock, a lease of a semaphore, or a leadership.
 type acquireFunc func(ctx context.Context) (hold, error)
 
-// hold is an acquired lock, lease or leadership.
+// hold is a lock, a lease or a leadership that a participant has acquired.
 type hold interface {
-	Err() error // returns the reason why the hold is lost, or nil
+	Err() error // returns the reason why the hold was lost, or nil
 	Release() error
 }
 
 // contention describes a lock, a semaphore or an election for which Go and a peer contend.
 type contention struct {
 	peer *peer
-	kind string // the word for the resource in the commands of the peer
-	max  int    // the limit of a semaphore; 1 otherwise
+	kind string // the word with which commands of the peer name the kind of resource
+	max  int    // the limit of a semaphore; 0 for other resources
 	path string
-	// queuePath, appended to path, is the parent of the znodes of holders and waiters. For a
-	// semaphore it is the mutex, which contains only the znodes of waiters.
+	// queuePath, appended to path, is the parent of the znodes of holders and waiters. For a semaphore, it is the
+	// parent of the znodes of waiters only.
 	queuePath string
-	// open returns the acquireFunc of a Go participant.
+	// open returns the acquireFunc for a participant in Go.
 	open func(t *testing.T, conn *zk.Conn, path string) acquireFunc
 }
 
-// acquireOnce acquires and releases r once as a Go participant.
+// acquireOnce acquires and releases the resource once, as a participant in Go, and reports this to the monitor's
+// resource r.
 func acquireOnce(ctx context.Context, acquire acquireFunc, r *sharedResource, name, kind string) error {
 	h, err := acquire(ctx)
 	if err != nil {
@@ -50,8 +51,8 @@ func acquireOnce(ctx context.Context, acquire acquireFunc, r *sharedResource, na
 	return bubble.Repeated(h.Release)
 }
 
-// acquireRepeatedly lets a Go participant acquire and release r in the background. The returned
-// function waits until it has done so as often as rounds says.
+// acquireRepeatedly lets a participant in Go acquire and release the resource in the background, as often as rounds
+// says. The returned function waits until the participant has done so.
 func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *sharedResource, name, kind string, rounds int) (wait func()) {
 	ctx := testenv.ContextOf(t)
 	failed := make(chan error, 1)
@@ -65,20 +66,20 @@ func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *sharedResource, nam
 	var once sync.Once
 	wait = func() { once.Do(func() { require.NoError(t, <-failed) }) }
 	t.Cleanup(func() {
-		r.close() // lets the participant end if the test has failed
+		r.close() // the participant must end even if the test has failed
 		wait()
 	})
 	return wait
 }
 
-// startPeer lets the peer acquire and release r, under the given name.
+// startPeer makes the peer acquire and release the resource. The peer reports this to the monitor's resource r under
+// the given name.
 func (c contention) startPeer(t *testing.T, session int, r *sharedResource, name string, rounds int) *call {
 	t.Helper()
 	return c.peer.sendCommand(t, "contend", session, c.kind, c.path, r.name, name, rounds, c.max)
 }
 
-// holderKind returns the kind, write or read, with which the monitor records a peer that holds the
-// resource.
+// holderKind returns the kind, write or read, under which the monitor records that the peer holds the resource.
 func (c contention) holderKind() string {
 	if c.kind == "read" {
 		return "read"
@@ -86,13 +87,13 @@ func (c contention) holderKind() string {
 	return "write"
 }
 
-// testExclusion lets two Go participants and two participants of the peer contend. The test holds the
-// resource until all of them wait, so that no participant ends before the others start.
+// testExclusion lets two participants in Go and two participants of the peer contend for the resource. The test
+// itself holds the resource until all four wait, so that none of them ends before the others start.
 func (c contention) testExclusion(t *testing.T, rounds int) {
 	c.peer.requirePeer(t)
 	c.path = testenv.NewPath(t)
 	a, b := connect(t), connect(t)
-	r := exclusion.newResource(t, max(c.max, 1), false)
+	r := exclusionMonitor.newResource(t, max(c.max, 1), false)
 	holds := c.acquireAll(t, a)
 	c.waitQueue(t, a, len(holds))
 
@@ -115,7 +116,7 @@ func (c contention) testExclusion(t *testing.T, rounds int) {
 	require.Positive(t, r.countHandOvers(c.peer.name, "go"))
 }
 
-// acquireAll acquires the lock, or all leases, for the test itself.
+// acquireAll acquires the lock, or all leases of the semaphore, so that all participants wait.
 func (c contention) acquireAll(t *testing.T, conn *zk.Conn) (holds []hold) {
 	for range max(c.max, 1) {
 		h, err := c.open(t, conn, c.path)(testenv.ContextOf(t))
@@ -125,18 +126,18 @@ func (c contention) acquireAll(t *testing.T, conn *zk.Conn) (holds []hold) {
 	return holds
 }
 
-// waitQueue waits until there are n holders and waiters.
+// waitQueue waits until n participants hold the resource or wait for the resource.
 func (c contention) waitQueue(t *testing.T, conn *zk.Conn, n int) {
 	t.Helper()
 	waitChildren(t, conn, n-c.max, c.path+c.queuePath)
 }
 
-// testHandOver lets the peer wait for a Go participant, and then a Go participant for the peer.
+// testHandOver makes the peer wait for a participant in Go, and then a participant in Go wait for the peer.
 func (c contention) testHandOver(t *testing.T) {
 	c.peer.requirePeer(t)
 	c.path = testenv.NewPath(t)
 	conn := connect(t)
-	r := exclusion.newResource(t, 1, true)
+	r := exclusionMonitor.newResource(t, 1, true)
 	open := c.open(t, conn, c.path)
 
 	first := acquireRepeatedly(t, open, r, "go1", "write", 1)

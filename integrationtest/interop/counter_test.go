@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// counterFormat is a data format of counters, with the recipes of the peers that use it.
+// counterFormat is a data format of counters, with the recipes of the peers that use this format.
 type counterFormat struct {
 	name  string
 	peers map[*peer][]string // the names of the recipe in the commands of each peer
@@ -38,9 +38,9 @@ var counterFormats = []counterFormat{
 	{"Curator's SharedCount and kazoo's Counter", map[*peer][]string{curator: {"shared"}, kazoo: {"int"}}, openInt32},
 }
 
-// TestCounter_ConcurrentAdds checks that each addition is applied once. The idempotency znodes of Go are
-// children of the counter, which the other libraries ignore.
-func TestCounter_ConcurrentAdds(t *testing.T) {
+// TestCounter_AppliesConcurrentAdditionsOnce checks that each of the additions that Go and a peer apply concurrently
+// changes the counter once. Go's idempotency znodes are children of the counter, which the other libraries ignore.
+func TestCounter_AppliesConcurrentAdditionsOnce(t *testing.T) {
 	const times = 40
 	for _, f := range counterFormats {
 		t.Run(f.name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestCounter_ConcurrentAdds(t *testing.T) {
 			for i, conn := range conns {
 				c, err := f.open(conn, path)
 				require.NoError(t, err)
-				if i == 0 { // Go creates the counter before a peer does
+				if i == 0 { // a client in Go creates the counter before a peer does
 					_, err = c.Add(ctx, 5)
 					require.NoError(t, err)
 					want += 5
@@ -103,9 +103,9 @@ func TestCounter_ConcurrentAdds(t *testing.T) {
 	}
 }
 
-// TestCounter_CreatedByPeer checks that Go can use a counter that a peer has created. kazoo creates an empty
-// znode when it reads a counter.
-func TestCounter_CreatedByPeer(t *testing.T) {
+// TestCounter_AddsToCounterOfPeer checks that Go can add to a counter that a peer has created. kazoo creates an empty
+// znode when it only reads a counter.
+func TestCounter_AddsToCounterOfPeer(t *testing.T) {
 	for _, f := range counterFormats {
 		for p, kinds := range f.peers {
 			for _, kind := range kinds {

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 )
 
-// TestDiscovery_FindsCuratorInstances checks that Go and Curator find the instances of each other, by a query
-// and by a watch, and are notified when they are removed.
+// TestDiscovery_FindsCuratorInstances checks that Go and Curator find each other's service instances by a query and
+// by a watch, and notice when an instance is removed.
 func TestDiscovery_FindsCuratorInstances(t *testing.T) {
 	curator.requirePeer(t)
 	const name = "shop"
@@ -46,7 +46,7 @@ func TestDiscovery_FindsCuratorInstances(t *testing.T) {
 	waitMessage(t, cache, "changed "+unquoted(goInstance+","+javaInstance))
 	require.Equal(t, unquoted(goInstance+","+javaInstance), curator.runCommand(t, "discover", base, name))
 
-	// The provider must choose each instance in turn.
+	// The provider must return each of the two instances in turn.
 	chosen := map[string]bool{}
 	for range 2 {
 		i, err := provider.Choose()
@@ -74,7 +74,7 @@ func describeInstances(instances []discovery.Instance) string {
 	return strings.Join(all, ",")
 }
 
-// waitInstances waits until a provider returns the given instances.
+// waitInstances waits until a provider returns exactly the instances in want.
 func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 	t.Helper()
 	limit, last := time.After(testenv.WaitLimit), ""
@@ -93,7 +93,7 @@ func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 	}
 }
 
-// waitMessage waits for a message of a peer.
+// waitMessage waits until a peer sends the message want.
 func waitMessage(t *testing.T, messages <-chan string, want string) {
 	t.Helper()
 	limit, last := time.After(testenv.WaitLimit), ""

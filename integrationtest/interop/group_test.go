@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 )
 
-// TestGroup_MembersSeeEachOther checks that a member of Go sees a member of the peer join and leave, and the
-// reverse. The members of the peers are Curator's GroupMember and kazoo's Party.
+// TestGroup_MembersSeeEachOther checks that a group member in Go sees a member of the peer join and leave, and that
+// the peer sees the member in Go. The peers use Curator's GroupMember and kazoo's Party.
 func TestGroup_MembersSeeEachOther(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestGroup_MembersSeeEachOther(t *testing.T) {
 	}
 }
 
-// waitMembers waits until a group consists of the given members.
+// waitMembers waits for a change after which a group consists of exactly the members in want.
 func waitMembers(t *testing.T, changes <-chan group.View, want ...string) {
 	t.Helper()
 	limit, last := time.After(testenv.WaitLimit), []string(nil)

@@ -25,16 +25,16 @@ import (
 )
 
 const (
-	// sessionTimeout is the timeout of all sessions, including those of the peers. It is long, because
-	// no session may expire while a Java program starts, which uses a whole CPU.
+	// sessionTimeout is the timeout of all sessions, including those of the peers. It is so long that no session
+	// expires while a Java program starts, which uses a whole CPU.
 	sessionTimeout = 10 * time.Second
 	// quietTime is how long a test waits for an event that must not occur.
 	quietTime = 50 * time.Millisecond
 )
 
 var (
-	server    *ensemble.Ensemble
-	exclusion *monitor
+	server           *ensemble.Ensemble
+	exclusionMonitor *monitor
 )
 
 func TestMain(m *testing.M) {
@@ -44,14 +44,14 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	goleak.VerifyTestMain(ensemble.Tests(m, ensemble.Config{TickTime: sessionTimeout / 20}, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
 		server = e
-		if exclusion, err = newMonitor(); err != nil {
+		if exclusionMonitor, err = newMonitor(); err != nil {
 			return nil, err
 		}
-		// The programs of the other libraries start while the first tests run.
+		// Start the programs of the other libraries now, so that they become ready while the first tests run.
 		for _, p := range []*peer{curator, kazoo} {
-			p.start(server.Addr(0), exclusion.addr())
+			p.start(server.Addr(0), exclusionMonitor.addr())
 		}
-		return func() error { return errors.Join(curator.stop(), kazoo.stop(), exclusion.close()) }, nil
+		return func() error { return errors.Join(curator.stop(), kazoo.stop(), exclusionMonitor.close()) }, nil
 	}))
 }
 
@@ -61,7 +61,7 @@ func connect(t *testing.T) *zk.Conn {
 	return zkproxy.ConnectDirectly(t, sessionTimeout, server.Addr(0)).Conn
 }
 
-// waitChildren waits until a znode has n children. It treats a missing znode as one without children.
+// waitChildren waits until a znode has n children. A znode that does not exist counts as one without children.
 func waitChildren(t *testing.T, conn *zk.Conn, n int, path string) {
 	t.Helper()
 	testenv.Eventually(t, func() bool {

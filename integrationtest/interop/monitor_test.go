@@ -16,15 +16,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// monitor detects violations of mutual exclusion, without any help of ZooKeeper or a library.
-// Participants in other processes report each step on a connection, as a line, and continue when
-// the monitor has answered:
+// monitor detects violations of mutual exclusion, without relying on ZooKeeper or a library. Participants in other
+// processes send each of their steps to the monitor as a line on a connection, and continue when the monitor has
+// answered:
 //
 //	acquire <resource> <name> write|read
-//	change <resource> <name> read            the name holds it as a reader from now on
-//	hold <resource> <name>                   until the test lets it continue
+//	change <resource> <name> read            the participant holds the resource as a reader from now on
+//	hold <resource> <name>                   the participant waits until the test lets it continue
 //	release <resource> <name>
-//	take <resource> <name> <item>            an item of a queue
+//	take <resource> <name> <item>            the participant has received an item of a queue
 type monitor struct {
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -51,7 +51,7 @@ func (m *monitor) acceptConns() {
 	for {
 		conn, err := m.listener.Accept()
 		if err != nil {
-			return // the monitor is closed
+			return // Accept fails after the monitor was closed
 		}
 		m.mu.Lock()
 		if m.closed {
@@ -84,20 +84,20 @@ func (m *monitor) serveConn(conn net.Conn) {
 
 func (m *monitor) execute(words []string) error {
 	if len(words) < 3 {
-		return errors.New("too few words")
+		return errors.New("the step has too few words")
 	}
 	m.mu.Lock()
 	r := m.resources[words[1]]
 	m.mu.Unlock()
 	switch {
 	case r == nil:
-		return errors.New("unknown resource")
+		return errors.New("no test has created this resource")
 	case words[0] == "release":
 		r.release(words[2])
 	case words[0] == "hold":
 		r.block(words[2], "hold")
 	case len(words) < 4:
-		return errors.New("too few words")
+		return errors.New("the step has too few words")
 	case words[0] == "acquire":
 		r.acquire(words[2], words[3])
 	case words[0] == "change":
@@ -122,14 +122,14 @@ func (m *monitor) close() error {
 	return err
 }
 
-// sharedResource is a lock, a semaphore, a leadership or a queue.
+// sharedResource is a lock, a semaphore, a leadership or a queue for which participants contend.
 type sharedResource struct {
 	name   string
-	limit  int           // the number of writers that can hold it at the same time
-	closed chan struct{} // closed when holders are not blocked any more
+	limit  int           // the number of writers that can hold the resource at the same time
+	closed chan struct{} // closed when no holder has to wait any more
 	close  func()        // closes the channel closed; it may be called more than once
-	// blocked receives the holders, which wait until the test calls holder.release. If it is nil,
-	// holders do not wait.
+	// blocked receives each holder, which then waits until the test calls holder.release. If blocked is nil, holders
+	// do not wait.
 	blocked chan *holder
 
 	mu           sync.Mutex
@@ -140,14 +140,14 @@ type sharedResource struct {
 	violations   []string
 }
 
-// holder is a participant that is blocked while it holds a resource. For a queue, its field kind
-// contains the item.
+// holder is a participant that waits while it holds a resource. If the resource is a queue, the field kind contains
+// the item.
 type holder struct {
 	name, kind string
 	released   chan struct{}
 }
 
-// release lets the holder continue.
+// release lets the participant continue.
 func (h *holder) release() { close(h.released) }
 
 // newResource creates a resource. When the test ends, it requires that there were no violations. If
@@ -189,8 +189,8 @@ func (r *sharedResource) acquire(name, kind string) {
 	r.checkHolders()
 	r.mu.Unlock()
 	if r.blocked == nil {
-		// The resource is held for long enough that a participant which violates the exclusion acquires
-		// it in this time. The time is longer if several participants may hold the resource.
+		// Hold the resource for so long that a participant that violates the exclusion acquires the resource in this
+		// time. The time is longer if several participants may hold the resource.
 		if r.limit > 1 {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -199,7 +199,7 @@ func (r *sharedResource) acquire(name, kind string) {
 	r.block(name, kind)
 }
 
-// changeKind changes the kind of a holder.
+// changeKind records that a participant now holds the resource with another kind.
 func (r *sharedResource) changeKind(name, kind string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,7 +210,7 @@ func (r *sharedResource) changeKind(name, kind string) {
 	r.checkHolders()
 }
 
-// checkHolders records a violation if the holders exclude each other. The caller holds mu.
+// checkHolders records a violation if the current holders exclude each other. The caller holds mu.
 func (r *sharedResource) checkHolders() {
 	writers := 0
 	var all []string
@@ -227,7 +227,7 @@ func (r *sharedResource) checkHolders() {
 	}
 }
 
-// block waits until the test releases the holder.
+// block waits until the test lets the participant continue.
 func (r *sharedResource) block(name, kind string) {
 	if r.blocked == nil {
 		return
@@ -299,7 +299,8 @@ func (r *sharedResource) countHandOvers(previous, next string) (n int) {
 	return n
 }
 
-// waitHolder waits for the next holder. If name is not empty, the holder must have that name.
+// waitHolder waits until a participant acquires the resource. If name is not empty, the participant must have that
+// name.
 func (r *sharedResource) waitHolder(t *testing.T, name string) *holder {
 	t.Helper()
 	h := testenv.Receive(t, r.blocked, "a holder "+name)

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// layout returns the option for the layout that Go and the peer share.
+// layout returns the option for the layout of znodes that Go and the peer share.
 func (p *peer) layout() recipes.Option {
 	if p == kazoo {
 		return recipes.WithKazooLayout()
@@ -23,8 +23,8 @@ func (p *peer) layout() recipes.Option {
 	return recipes.Option{}
 }
 
-// asHold converts h to a hold, which is nil if err is not nil.
-func asHold[H hold](h H, err error) (hold, error) {
+// toHold converts the results of a function that acquires a lock. The hold is nil if err is not nil.
+func toHold[H hold](h H, err error) (hold, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (p *peer) newMutex(t *testing.T, conn *zk.Conn, path string) acquireFunc {
 	m, err := lock.NewMutex(conn, path, p.layout())
 	require.NoError(t, err)
 	return func(ctx context.Context) (hold, error) {
-		return asHold(m.Lock(ctx))
+		return toHold(m.Lock(ctx))
 	}
 }
 
@@ -48,14 +48,14 @@ func (p *peer) newRWMutex(t *testing.T, conn *zk.Conn, path string) *lock.RWMute
 func (p *peer) newWriteLock(t *testing.T, conn *zk.Conn, path string) acquireFunc {
 	m := p.newRWMutex(t, conn, path)
 	return func(ctx context.Context) (hold, error) {
-		return asHold(m.Lock(ctx))
+		return toHold(m.Lock(ctx))
 	}
 }
 
 func (p *peer) newReadLock(t *testing.T, conn *zk.Conn, path string) acquireFunc {
 	m := p.newRWMutex(t, conn, path)
 	return func(ctx context.Context) (hold, error) {
-		return asHold(m.RLock(ctx))
+		return toHold(m.RLock(ctx))
 	}
 }
 
@@ -89,7 +89,7 @@ func (p *peer) newLeadership(t *testing.T, conn *zk.Conn, path string) acquireFu
 	}
 }
 
-// leadershipHold is a leadership as a hold. Its Release ends the candidacy.
+// leadershipHold is a leadership that implements hold: Release ends the candidacy.
 type leadershipHold struct {
 	*leaderelection.Leadership
 	election *leaderelection.Election
@@ -99,12 +99,12 @@ type leadershipHold struct {
 func (l leadershipHold) Release() error {
 	err := l.election.Resign()
 	for end := time.Now().Add(time.Minute); errors.Is(err, leaderelection.ErrUnconfirmed) && time.Now().Before(end); {
-		err = l.election.Resign() // the servers have not answered within two seconds
+		err = l.election.Resign() // repeat Resign, because the servers have not answered within two seconds
 	}
 	return errors.Join(err, <-l.over)
 }
 
-// forBothPeers runs a test with each peer.
+// forBothPeers runs a test with kazoo and with Curator, each as a subtest.
 func forBothPeers(t *testing.T, kind string, open func(*peer) func(*testing.T, *zk.Conn, string) acquireFunc, test func(*testing.T, contention)) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) { test(t, contention{peer: p, kind: kind, open: open(p)}) })
@@ -113,7 +113,8 @@ func forBothPeers(t *testing.T, kind string, open func(*peer) func(*testing.T, *
 
 type lockOpener = func(*testing.T, *zk.Conn, string) acquireFunc
 
-// TestMutex_ExcludesPeer checks that a mutex of Go and a mutex of a peer exclude each other, and wait for each other.
+// TestMutex_ExcludesPeer checks that a mutex in Go and a mutex of a peer exclude each other, and that each is granted
+// after the other was released.
 func TestMutex_ExcludesPeer(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) lockOpener { return p.newMutex }, func(t *testing.T, m contention) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 20) })
@@ -121,29 +122,29 @@ func TestMutex_ExcludesPeer(t *testing.T) {
 	})
 }
 
-// TestMutex_LeaderSelector checks that a mutex of Go and Curator's LeaderSelector, which uses a mutex,
-// exclude each other.
-func TestMutex_LeaderSelector(t *testing.T) {
+// TestMutex_ExcludesLeaderSelectorOfCurator checks that a mutex in Go and Curator's LeaderSelector, which uses a
+// mutex, exclude each other.
+func TestMutex_ExcludesLeaderSelectorOfCurator(t *testing.T) {
 	m := contention{peer: curator, kind: "selector", open: curator.newMutex}
 	t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 5) })
 	t.Run("hand-over", m.testHandOver)
 }
 
-// TestElection_OneLeaderWithPeer checks that a candidate of Go and a candidate of a peer are not leaders at the same
-// time, and lead one after another.
-func TestElection_OneLeaderWithPeer(t *testing.T) {
+// TestElection_ExcludesLeaderOfPeer checks that a candidate in Go and a candidate of a peer are never leaders at the
+// same time, and that each becomes leader after the other has left.
+func TestElection_ExcludesLeaderOfPeer(t *testing.T) {
 	forBothPeers(t, "latch", func(p *peer) lockOpener { return p.newLeadership }, func(t *testing.T, m contention) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
 		t.Run("hand-over", m.testHandOver)
 	})
 }
 
-// TestMonitor_FindsOverlap checks that the monitor detects that two participants hold a mutex at the same
-// time. The peer uses another path, so that it is not excluded.
-func TestMonitor_FindsOverlap(t *testing.T) {
+// TestMonitor_ReportsOverlappingHolders checks that the monitor of these tests reports two participants that hold a
+// mutex at the same time. The peer locks another path, so that ZooKeeper does not exclude the peer.
+func TestMonitor_ReportsOverlappingHolders(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) lockOpener { return p.newMutex }, func(t *testing.T, m contention) {
 		m.peer.requirePeer(t)
-		r := exclusion.newUncheckedResource(t, 1, true)
+		r := exclusionMonitor.newUncheckedResource(t, 1, true)
 		m.path = testenv.NewPath(t)
 		done := acquireRepeatedly(t, m.open(t, connect(t), m.path), r, "go", "write", 1)
 		v := r.waitHolder(t, "go")

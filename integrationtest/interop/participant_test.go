@@ -21,16 +21,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// chaosVariable is the environment variable that makes the test binary a participant of TestChaos_HoldersDoNotOverlap.
+// chaosVariable is the environment variable that makes the test binary run as a participant of
+// TestChaos_HoldersDoNotOverlap.
 const chaosVariable = "LEADERELECTION_CHAOS"
 
-// recorder writes the holds of one goroutine.
+// recorder writes records of the holds of one goroutine to a file.
 type recorder struct {
 	file *os.File
 	next int64
 }
 
-// recordHold calls holds repeatedly and records the checks, until a check fails or limit has passed.
+// recordHold calls the function holds repeatedly, and records the times of these checks, until holds returns false or
+// limit has passed.
 func (r *recorder) recordHold(resource string, holds func() bool, limit time.Duration) error {
 	at, first := r.next, int64(0)
 	for end := time.Now().Add(limit); ; time.Sleep(2 * time.Millisecond) {
@@ -51,7 +53,7 @@ func (r *recorder) recordHold(resource string, holds func() bool, limit time.Dur
 	}
 }
 
-// participant takes part in an election, a lock and a queue until its process is killed.
+// participant takes part in an election, a lock and a queue until the process is killed.
 type participant struct {
 	servers     []string
 	timeout     time.Duration
@@ -60,8 +62,8 @@ type participant struct {
 	options     []leaderelection.Option
 }
 
-// runParticipant runs the participant that the arguments describe: the servers, the session timeout
-// in milliseconds, the prefix of the paths, and the prefix of the files of records.
+// runParticipant runs a participant with the settings in the arguments: the servers, the session timeout in
+// milliseconds, the prefix of the paths, and the prefix of the names of the files for records.
 func runParticipant() {
 	timeout, err := strconv.Atoi(os.Args[2])
 	if err != nil {
@@ -86,7 +88,7 @@ func runParticipant() {
 	select {}
 }
 
-// repeat calls run again and again, each time on a new connection.
+// repeat calls run forever, each time on a new connection.
 func (p *participant) repeat(r *recorder, run func(*zk.Conn, *recorder) error) {
 	for {
 		conn, _, err := zkdial.Connect(p.servers, p.timeout)

@@ -17,13 +17,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// peer is a program that uses another library. Commands are lines on its standard input: a number, a
-// word, the number of one of its two sessions, and other arguments. It executes each command in a
-// separate thread, and prints the number with "ok" or "error" on its standard output.
+// peer is a program that uses another library. It reads commands from its standard input, one per line: a number, a
+// word, the number of one of its two sessions, and other arguments. It executes each command in a separate thread,
+// and prints the number of the command with "ok" or "error" on its standard output.
 type peer struct {
 	name  string
 	files []string // the files that must be installed for the program
-	args  []string // the program and its arguments, before the two addresses
+	args  []string // the program and its arguments, before the addresses of the server and of the monitor
 
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -34,7 +34,7 @@ type peer struct {
 
 	mu      sync.Mutex
 	last    int
-	pending map[string]chan string // the receivers of lines, by the number of a command or the handle of an object
+	pending map[string]chan string // the channels that receive lines, by the number of a command or the handle of an object
 	err     error                  // the reason why the program cannot be used, or nil
 }
 
@@ -47,8 +47,8 @@ func jarPaths(names ...string) (all []string) {
 	return all
 }
 
-// The manifests of these jars name the jars that they need. A class path of all jars of the directory
-// would contain conflicting versions.
+// The manifests of these jars name the other jars that they need. A class path with all jars of the directory would
+// contain conflicting versions.
 var curatorJars = jarPaths("curator-recipes", "curator-framework", "curator-client", "curator-x-discovery", "zookeeper", "guava")
 
 var (
@@ -100,7 +100,7 @@ func (p *peer) startProcess(zookeeper, monitor string) error {
 	return nil
 }
 
-// readAnswers delivers the lines of the program to their receivers, until the program ends.
+// readAnswers sends each line of the program to the channel in pending that waits for it, until the program ends.
 func (p *peer) readAnswers(lines *bufio.Scanner) {
 	ready := false
 	for lines.Scan() {
@@ -113,14 +113,14 @@ func (p *peer) readAnswers(lines *bufio.Scanner) {
 		case p.pending[number] != nil:
 			select {
 			case p.pending[number] <- answer:
-			default: // the line is dropped: no test reads so many
+			default: // drop the line: no test reads so many
 			}
 		}
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.err = errors.New("the program has ended")
+	p.err = errors.New("the program of the peer has ended")
 	for _, c := range p.pending {
 		close(c)
 	}
@@ -130,7 +130,7 @@ func (p *peer) readAnswers(lines *bufio.Scanner) {
 	}
 }
 
-// stop ends the program. If it does not end in time, stop kills it.
+// stop makes the program end by closing its standard input. If the program does not end in time, stop kills it.
 func (p *peer) stop() error {
 	if p.cmd == nil || p.cmd.Process == nil {
 		return nil
@@ -145,8 +145,8 @@ func (p *peer) stop() error {
 	return nil
 }
 
-// requirePeer waits until the program accepts commands. If it is not installed, the test is skipped,
-// or fails as testenv.SkipMissing describes.
+// requirePeer waits until the program accepts commands. If the program is not installed, requirePeer skips the test,
+// or fails, as testenv.SkipMissing does.
 func (p *peer) requirePeer(t *testing.T) {
 	t.Helper()
 	select {
@@ -167,14 +167,14 @@ func (p *peer) requirePeer(t *testing.T) {
 	})
 }
 
-// call is a command that was sent to a peer.
+// call is a command that this process has sent to a peer. The channel answer receives the peer's answer.
 type call struct {
 	p      *peer
 	words  string
 	answer chan string
 }
 
-// sendCommand sends a command for one of the two sessions.
+// sendCommand sends a command for one of the two sessions of the program, without waiting for the answer.
 func (p *peer) sendCommand(t *testing.T, word string, session int, args ...any) *call {
 	t.Helper()
 	c := &call{p: p, words: word, answer: make(chan string, 1)}
@@ -192,7 +192,7 @@ func (p *peer) sendCommand(t *testing.T, word string, session int, args ...any) 
 	return c
 }
 
-// wait waits until the command is complete, and returns the answer.
+// wait waits until the program has executed the command, and returns the answer.
 func (c *call) wait(t *testing.T) string {
 	t.Helper()
 	select {
@@ -206,7 +206,7 @@ func (c *call) wait(t *testing.T) string {
 	}
 }
 
-// runCommand sends a command for session 0, and returns the answer.
+// runCommand sends a command for session 0, waits, and returns the answer.
 func (p *peer) runCommand(t *testing.T, word string, args ...any) string {
 	t.Helper()
 	return p.sendCommand(t, word, 0, args...).wait(t)
@@ -222,7 +222,7 @@ func (p *peer) subscribe(handle string) <-chan string {
 	return messages
 }
 
-// logTail is a writer that keeps the last bytes that were written to it.
+// logTail is a writer that keeps the last 20,000 bytes that were written to it.
 type logTail struct {
 	mu   sync.Mutex
 	text []byte

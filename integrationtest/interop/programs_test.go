@@ -21,8 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
-// program is a program in Go that docs/recipes/peers.md compares with those in testdata/programs, which
-// use Curator and kazoo. It calls work for its work.
+// program is a program in Go. docs/recipes/peers.md compares it with the programs in testdata/programs, which use
+// Curator and kazoo. It calls the function work when it would do its work.
 type program func(ctx context.Context, conn *zk.Conn, path string, work func(what string)) error
 
 func lockProgram(ctx context.Context, conn *zk.Conn, path string, work func(string)) error {
@@ -77,15 +77,17 @@ func tenantNames() (all []string) {
 	return all
 }
 
-// programs are the files with the programs, by purpose and library. The first file contains those in Go.
+// programs contains the files of the programs in other languages, by purpose and library. This file contains the
+// programs in Go.
 var programs = map[string]map[string]string{
 	"lock":   {"kazoo": "lock.py", "curator": "Lock.java"},
 	"queue":  {"kazoo": "workqueue.py", "curator": "Queue.java"},
 	"shards": {"kazoo": "shards.py"},
 }
 
-// TestPrograms_DoTheirWork checks that each program that docs/recipes/peers.md counts does its work.
-func TestPrograms_DoTheirWork(t *testing.T) {
+// TestPrograms_DoWorkThatPageDescribes checks that each program whose lines docs/recipes/peers.md counts does the
+// work that the page describes.
+func TestPrograms_DoWorkThatPageDescribes(t *testing.T) {
 	ours := map[string]program{"lock": lockProgram, "queue": queueProgram, "shards": shardsProgram}
 	for purpose, theirs := range programs {
 		want := map[string][]string{"lock": {"working"}, "queue": {"working on a", "working on b"}}[purpose]
@@ -121,7 +123,7 @@ func TestPrograms_DoTheirWork(t *testing.T) {
 	}
 }
 
-// putJobs puts two jobs into a queue of the layout of a peer.
+// putJobs puts the jobs a and b into a queue, with the layout of znodes that a peer uses.
 func putJobs(t *testing.T, path string, p *peer) {
 	q, err := queue.New(connect(t), path, p.layout())
 	require.NoError(t, err)
@@ -156,8 +158,9 @@ func runProgram(t *testing.T, p *peer, file, path string, n int) (lines []string
 	return lines
 }
 
-// TestPrograms_LinesAreCounted checks that docs/recipes/peers.md contains the numbers of lines of the programs.
-func TestPrograms_LinesAreCounted(t *testing.T) {
+// TestPrograms_HaveDocumentedNumbersOfLines checks that docs/recipes/peers.md states the numbers of lines of the
+// programs.
+func TestPrograms_HaveDocumentedNumbersOfLines(t *testing.T) {
 	document, err := os.ReadFile("../../docs/recipes/peers.md")
 	require.NoError(t, err)
 	for purpose, title := range map[string]string{"lock": "a lock around a job", "queue": "a work queue", "shards": "64 tenants on 5 workers"} {
@@ -173,7 +176,8 @@ func TestPrograms_LinesAreCounted(t *testing.T) {
 	}
 }
 
-// countLines returns the number of lines between two comments, without empty ones.
+// countLines returns the number of lines between the comment begin and the comment end in a file, without empty
+// lines.
 func countLines(t *testing.T, file, begin string) (n int) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -188,6 +192,6 @@ func countLines(t *testing.T, file, begin string) (n int) {
 			n++
 		}
 	}
-	require.Fail(t, "no comment end", file)
+	require.Fail(t, "the file has no comment end", file)
 	return 0
 }

@@ -14,33 +14,33 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
 )
 
-// eachPeer runs f for each peer, with a queue in the layout of the peer and a resource that blocks the
-// peer's consumers.
-func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue)) {
+// forEachPeerQueue runs a test for each peer, with a queue in the layout of the peer, and with a resource of the monitor at
+// which the consumers of the peer wait.
+func forEachPeerQueue(t *testing.T, f func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue)) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
 			path := testenv.NewPath(t)
 			q, err := queue.New(connect(t), path, p.layout())
 			require.NoError(t, err)
-			f(t, p, exclusion.newResource(t, 1, true), path, q)
+			f(t, p, exclusionMonitor.newResource(t, 1, true), path, q)
 			require.NoError(t, bubble.Repeated(q.Close))
 		})
 	}
 }
 
-// startConsumer makes the peer consume items. The returned function ends it.
+// startConsumer makes the peer consume items of a queue. The returned function ends the consumer.
 func (p *peer) startConsumer(t *testing.T, r *sharedResource, path string) (stop func()) {
 	handle := "consumer-" + r.name
 	p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
 	return func() { p.runCommand(t, "close", handle) }
 }
 
-// TestQueue_BothConsume checks that no item is lost or taken twice when Go and a peer put and consume items.
-// The first items are held until both have taken one. The consumers of the peers claim items: Curator's
-// DistributedQueue with a lock path, and kazoo's LockingQueue.
-func TestQueue_BothConsume(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
+// TestQueue_DeliversItemsToGoAndPeer checks that no item is lost or taken twice, and that both consume, when Go and a
+// peer put and consume items of one queue. The first items are held until both have taken one. The consumers of the
+// peers claim items: Curator's DistributedQueue with a lock path, and kazoo's LockingQueue.
+func TestQueue_DeliversItemsToGoAndPeer(t *testing.T) {
+	forEachPeerQueue(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		want := map[string]bool{}
 		var theirs []any
 		for i := range 10 {
@@ -95,9 +95,9 @@ func TestQueue_BothConsume(t *testing.T) {
 	})
 }
 
-// TestQueue_KeepsOrderOfPeer checks that items are taken in the order in which the other library has put them.
+// TestQueue_KeepsOrderOfPeer checks that a consumer takes items in the order in which the other library has put them.
 func TestQueue_KeepsOrderOfPeer(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
+	forEachPeerQueue(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		items := []any{"a", "b", "c"}
 		p.runCommand(t, "put", append([]any{path}, items...)...)
 		for _, want := range items {
@@ -120,10 +120,10 @@ func TestQueue_KeepsOrderOfPeer(t *testing.T) {
 	})
 }
 
-// TestQueue_ClaimedItemIsNotDelivered checks that an item that Go has taken is not delivered to the peer, and
-// that the peer receives it after Go has returned it.
+// TestQueue_ClaimedItemIsNotDelivered checks that the peer does not receive an item that Go has taken, and receives
+// the item after Go has returned it.
 func TestQueue_ClaimedItemIsNotDelivered(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
+	forEachPeerQueue(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		p.runCommand(t, "put", path, "first", "second")
 		mine, err := q.Take(testenv.ContextOf(t))
 		require.NoError(t, err)
@@ -143,8 +143,8 @@ func TestQueue_ClaimedItemIsNotDelivered(t *testing.T) {
 	})
 }
 
-// TestQueue_ItemsAreTakenOnce checks that no item is lost or taken twice when Go and a peer put many items
-// and consume them at the same time, with each kind of Curator's queues.
+// TestQueue_ItemsAreTakenOnce checks that no item is lost or taken twice when Go and a peer put many items and
+// consume them at the same time, with each kind of Curator's queues.
 func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 	for _, c := range []struct {
 		peer   *peer
@@ -163,7 +163,7 @@ func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 		t.Run(c.peer.name+" "+c.kind, func(t *testing.T) {
 			const items = 100 // the number of items that each participant puts
 			c.peer.requirePeer(t)
-			r, path := exclusion.newResource(t, 1, false), testenv.NewPath(t)
+			r, path := exclusionMonitor.newResource(t, 1, false), testenv.NewPath(t)
 			q, err := queue.New(connect(t), path, c.peer.layout())
 			require.NoError(t, err)
 			ctx, stop := context.WithCancel(testenv.ContextOf(t))
@@ -209,10 +209,10 @@ func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 	}
 }
 
-// TestQueue_ReturnedWithDelay checks that a peer does not take an item that Go has returned with a delay, and
-// that Go takes it afterwards.
-func TestQueue_ReturnedWithDelay(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
+// TestQueue_HidesItemReturnedWithDelayFromPeer checks that a peer does not take an item that Go has returned with a
+// delay, and that Go takes the item after the delay.
+func TestQueue_HidesItemReturnedWithDelayFromPeer(t *testing.T) {
+	forEachPeerQueue(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		ctx := testenv.ContextOf(t)
 		id, err := q.Put(ctx, []byte("later"))
 		require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestQueue_ReturnedWithDelay(t *testing.T) {
 		stop := p.startConsumer(t, r, path)
 		item, err = q.Take(ctx)
 		require.NoError(t, err)
-		// Half of the delay, because the clock of the server is known with an error.
+		// Require only half of the delay, because the time of the server is not known exactly.
 		require.GreaterOrEqual(t, time.Since(began), delay/2)
 		require.Equal(t, id, item.ID())
 		require.Equal(t, 2, item.Attempt())

@@ -16,8 +16,9 @@ import (
 // in the queue, even if that writer is later and waits for the reader.
 const kazooWithBug649 = "2.8.0"
 
-// TestRWMutex_ExcludesPeer checks that writers and readers of Go and a peer exclude each other, and wait for each
-// other. Readers of kazoo contend only if the version has no defect.
+// TestRWMutex_ExcludesPeer checks that writers and readers in Go and of a peer exclude each other, and that waiting
+// ones are granted after the others were released. Readers of kazoo take part only if the version of kazoo does not
+// have the defect #649.
 func TestRWMutex_ExcludesPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
@@ -32,10 +33,10 @@ func TestRWMutex_ExcludesPeer(t *testing.T) {
 	}
 }
 
-// testHandOverToReader lets a reader of Go wait for a writer of the peer.
+// testHandOverToReader makes a reader in Go wait for a writer of the peer.
 func testHandOverToReader(t *testing.T, p *peer) {
 	p.requirePeer(t)
-	r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+	r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 	writer := p.sendCommand(t, "contend", 0, "write", path, r.name, p.name, 1, 0)
 	v := r.waitHolder(t, p.name)
 	done := acquireRepeatedly(t, p.newReadLock(t, conn, path), r, "go", "read", 1)
@@ -47,12 +48,12 @@ func testHandOverToReader(t *testing.T, p *peer) {
 	done()
 }
 
-// testReadersTogether lets a reader of Go and one of the peer hold the lock at the same time, in
-// either order, and a writer wait for both.
+// testReadersTogether requires that a reader in Go and a reader of the peer can hold the lock at the same time, in
+// either order, and that a writer waits for both.
 func testReadersTogether(t *testing.T, p *peer) {
 	p.requirePeer(t)
 	for _, goFirst := range []bool{true, false} {
-		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+		r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 		var reader *call
 		var done func()
 		var readers []*holder
@@ -88,7 +89,7 @@ func testReadersTogether(t *testing.T, p *peer) {
 func testReadersAndWriters(t *testing.T, p *peer) {
 	p.requirePeer(t)
 	const rounds = 10
-	r, path, conn := exclusion.newResource(t, 1, false), testenv.NewPath(t), connect(t)
+	r, path, conn := exclusionMonitor.newResource(t, 1, false), testenv.NewPath(t), connect(t)
 	rw := p.newRWMutex(t, conn, path)
 	h, err := rw.Lock(testenv.ContextOf(t))
 	require.NoError(t, err)
@@ -116,13 +117,13 @@ func testReadersAndWriters(t *testing.T, p *peer) {
 	require.Equal(t, want, r.countAcquisitions())
 }
 
-// TestRWMutex_Downgrade checks that a holder of the write lock that downgrades it to a read lock admits
-// readers of the other library, and excludes its writers.
-func TestRWMutex_Downgrade(t *testing.T) {
+// TestRWMutex_DowngradeAdmitsReadersOfPeer checks that a holder of the write lock that downgrades to a read lock
+// admits readers of the other library, and still excludes its writers.
+func TestRWMutex_DowngradeAdmitsReadersOfPeer(t *testing.T) {
 	p := curator
 	t.Run("of Go", func(t *testing.T) {
 		p.requirePeer(t)
-		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+		r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 		h, err := p.newRWMutex(t, conn, path).Lock(testenv.ContextOf(t))
 		require.NoError(t, err)
 		done := make(chan struct{})
@@ -148,19 +149,19 @@ func TestRWMutex_Downgrade(t *testing.T) {
 		r.waitHolder(t, "writer").release()
 		writer.wait(t)
 	})
-	// In release 5.4.0 of Curator the reader of Curator has its own sequence number (CURATOR-621): it
-	// is behind the writers that wait already, and they do not wait for it, even those of Curator. So
-	// the writer joins after the downgrade here.
+	// In release 5.4.0 of Curator, a reader that was a writer has a new sequence number (CURATOR-621). It is behind
+	// the writers that are already waiting, and these writers do not wait for the reader, even if they use Curator.
+	// Therefore the writer of this test joins after the downgrade.
 	t.Run("of Curator without a waiting writer", func(t *testing.T) {
 		p.requirePeer(t)
-		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+		r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 		c := p.sendCommand(t, "contend", 0, "downgrade", path, r.name, p.name, 1, 0)
 		v := r.waitHolder(t, p.name)
 		reader := acquireRepeatedly(t, p.newReadLock(t, conn, path), r, "reader", "read", 1)
 		waitChildren(t, conn, 2, path)
 		r.requireNoHolder(t)
 		v.release()
-		// After the downgrade, the former writer still holds the lock, as a reader.
+		// After the downgrade, the former writer still holds the lock as a reader.
 		both := map[string]*holder{}
 		for range 2 {
 			v := r.waitHolder(t, "")
@@ -181,16 +182,16 @@ func TestRWMutex_Downgrade(t *testing.T) {
 	})
 }
 
-// TestRWMutex_KazooReaderWaitsForLaterWriter documents the defect kazoo #649: a waiting reader of
-// kazoo and a later writer of Go wait for each other. A program that shares a lock with this version
-// needs contexts with a deadline.
+// TestRWMutex_KazooReaderWaitsForLaterWriter documents the defect kazoo #649: a waiting reader of kazoo and a later
+// writer in Go wait for each other. A program that shares a lock with this version of kazoo needs contexts with a
+// deadline.
 func TestRWMutex_KazooReaderWaitsForLaterWriter(t *testing.T) {
 	p := kazoo
 	p.requirePeer(t)
 	if p.version != kazooWithBug649 {
 		t.Skipf("kazoo %s is not the version with the defect", p.version)
 	}
-	r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+	r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 	rw := p.newRWMutex(t, conn, path)
 	h, err := rw.Lock(testenv.ContextOf(t))
 	require.NoError(t, err)

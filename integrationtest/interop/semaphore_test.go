@@ -25,13 +25,13 @@ func (p *peer) semaphoreOpener(limit int) lockOpener {
 	return func(t *testing.T, conn *zk.Conn, path string) acquireFunc {
 		s := p.newSemaphore(t, conn, path, limit)
 		return func(ctx context.Context) (hold, error) {
-			return asHold(s.Acquire(ctx, 1))
+			return toHold(s.Acquire(ctx, 1))
 		}
 	}
 }
 
-// TestSemaphore_SharesLimitWithPeer checks that Go and a peer together do not hold more leases than the
-// limit, and wait for each other.
+// TestSemaphore_SharesLimitWithPeer checks that Go and a peer together hold no more leases of a semaphore than its
+// limit, and that each can wait for a lease of the other.
 func TestSemaphore_SharesLimitWithPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
@@ -50,12 +50,12 @@ func TestSemaphore_SharesLimitWithPeer(t *testing.T) {
 	}
 }
 
-// testLeasesTogether lets Go and the peer hold one of two leases each, and each wait for the lease of
-// the other.
+// testLeasesTogether requires that Go and the peer can hold one of two leases each, and that each can wait for the
+// lease of the other.
 func testLeasesTogether(t *testing.T, m contention) {
 	m.peer.requirePeer(t)
 	m.path = testenv.NewPath(t)
-	r, conn := exclusion.newResource(t, m.max, true), connect(t)
+	r, conn := exclusionMonitor.newResource(t, m.max, true), connect(t)
 	open := m.open(t, conn, m.path)
 	first := acquireRepeatedly(t, open, r, "go1", "write", 1)
 	g := r.waitHolder(t, "go1")
@@ -69,11 +69,11 @@ func testLeasesTogether(t *testing.T, m contention) {
 	second := acquireRepeatedly(t, open, r, "go2", "write", 1)
 	m.waitQueue(t, conn, 4)
 	r.requireNoHolder(t)
-	g.release() // the lease of Go is then granted to the peer
+	g.release() // the peer then acquires the lease of Go
 	first()
 	v := r.waitHolder(t, "peer2")
 	r.requireNoHolder(t)
-	p.release() // the lease of the peer is then granted to Go
+	p.release() // Go then acquires the lease of the peer
 	peer1.wait(t)
 	w := r.waitHolder(t, "go2")
 	v.release()
@@ -82,17 +82,17 @@ func testLeasesTogether(t *testing.T, m contention) {
 	second()
 }
 
-// TestSemaphore_SharedCount checks that a changed limit of Curator's SharedCount admits a waiting program in
-// Go and in Java.
-func TestSemaphore_SharedCount(t *testing.T) {
+// TestSemaphore_FollowsLimitOfSharedCount checks that a greater limit in Curator's SharedCount admits waiting
+// participants in Go and in Java.
+func TestSemaphore_FollowsLimitOfSharedCount(t *testing.T) {
 	curator.requirePeer(t)
 	path := testenv.NewPath(t)
 	conn := connect(t)
 	s, err := lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount(path+"-limit"))
 	require.NoError(t, err)
 	c := contention{peer: curator, kind: "counted", max: 1, path: path}
-	r := exclusion.newResource(t, 3, true)
-	open := func(ctx context.Context) (hold, error) { return asHold(s.Acquire(ctx, 1)) }
+	r := exclusionMonitor.newResource(t, 3, true)
+	open := func(ctx context.Context) (hold, error) { return toHold(s.Acquire(ctx, 1)) }
 
 	first := acquireRepeatedly(t, open, r, "go1", "write", 1)
 	g := r.waitHolder(t, "go1")

@@ -34,7 +34,7 @@ const (
 	reportToken = "report-token"
 )
 
-// apiServer is a kube-apiserver with an etcd server.
+// apiServer is a kube-apiserver process and its etcd server.
 type apiServer struct {
 	t       testing.TB
 	dir     string
@@ -45,7 +45,8 @@ type apiServer struct {
 	logs    *os.File
 }
 
-// startAPIServer starts an API server with additional arguments until the test ends. It authorizes users by RBAC.
+// startAPIServer starts an API server with additional arguments, and stops it when the test ends. The server
+// authorizes users by RBAC.
 func startAPIServer(t testing.TB, args ...string) *apiServer {
 	t.Helper()
 	if *apiServerPath == "" {
@@ -88,7 +89,7 @@ func (s *apiServer) writeKeys() {
 	}
 }
 
-// start starts the process, and waits until it is ready and has its default namespace.
+// start starts the process, and waits until the server is ready and has created the namespace default.
 func (s *apiServer) start() {
 	s.t.Helper()
 	args := append([]string{
@@ -139,18 +140,18 @@ func (s *apiServer) restart() {
 // addr returns the host:port of the server.
 func (s *apiServer) addr() string { return fmt.Sprint("127.0.0.1:", s.port.Number) }
 
-// config returns the configuration of a client of the administrator.
+// config returns the configuration of a client with the rights of the administrator.
 func (s *apiServer) config() *rest.Config { return clientConfig(s.addr(), adminToken) }
 
-// clientConfig returns the configuration of a client at an address, which is that of the server or of a proxy.
+// clientConfig returns the configuration of a client that connects to addr, the address of the server or of a proxy.
 func clientConfig(addr, token string) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + addr, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		QPS: -1, Proxy: http.ProxyFromEnvironment, // a transport with a proxy function is not shared between clients
+		QPS: -1, Proxy: http.ProxyFromEnvironment, // with a proxy function, clients do not share a transport
 	}
 }
 
-// client returns a client of a version of the API.
+// client returns a REST client for one group and version of the API.
 func (s *apiServer) client(token string, version schema.GroupVersion) *rest.RESTClient {
 	s.t.Helper()
 	c := clientConfig(s.addr(), token)
@@ -166,7 +167,7 @@ var lastName atomic.Int64
 // newName returns the name of a Lease that no other test uses.
 func newName() string { return fmt.Sprint("lease-", lastName.Add(1)) }
 
-// deleteLease deletes a Lease, as an operator can.
+// deleteLease deletes a Lease, as an operator could by mistake.
 func (s *apiServer) deleteLease(name string) {
 	s.t.Helper()
 	client := s.client(adminToken, schema.GroupVersion{Group: "coordination.k8s.io", Version: "v1"})

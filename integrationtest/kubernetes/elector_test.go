@@ -13,8 +13,9 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 )
 
-// TestElector_ScriptsDoNotOverlap checks that a second instance of elector starts its script after the first
-// instance has stopped. The election is on a Lease, and elector has only the rights of the Role.
+// TestElector_ScriptsDoNotOverlap checks that a second instance of elector starts its script only after the script of
+// the first instance has stopped. The election is on a Lease, and elector has only the rights of the Role in
+// deploy/kubernetes.
 func TestElector_ScriptsDoNotOverlap(t *testing.T) {
 	s := startAPIServer(t)
 	for _, o := range readObjects(t, manifests+"/base/rbac.yaml") {

@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-var chaos = flag.Duration("chaos", 10*time.Second, "duration of TestLease_Chaos")
+var chaos = flag.Duration("chaos", 10*time.Second, "duration of TestLease_TermsDoNotOverlapDuringFaults")
 
-// storeBackend returns a backend for storetest whose stores use the API server.
+// storeBackend returns a backend for package storetest, whose stores use this API server.
 func (s *apiServer) storeBackend(t testing.TB) *storetest.Backend {
 	name := newName()
 	return &storetest.Backend{
@@ -41,17 +41,17 @@ func (s *apiServer) newStore(t testing.TB, c *rest.Config, name string, opts ...
 	return st
 }
 
-// TestLease_SatisfiesContract checks that a store on Leases satisfies its contract. It runs the tests of
-// stores and of elections on a real API server.
+// TestLease_SatisfiesContract checks that a store on Leases passes the tests of stores and elections in storetest on
+// a real API server.
 func TestLease_SatisfiesContract(t *testing.T) {
 	s := startAPIServer(t)
 	t.Run("Store", func(t *testing.T) { storetest.Run(t, s.storeBackend) })
 	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.storeBackend) })
 }
 
-// TestLease_Chaos checks that a leader has stopped when the next leader starts, while leaders are cut off and
-// the API server is killed for the duration of the flag.
-func TestLease_Chaos(t *testing.T) {
+// TestLease_TermsDoNotOverlapDuringFaults checks that a former leader has stopped when the next leader starts, while
+// leaders are cut off and the API server is killed. The flag -chaos sets the duration.
+func TestLease_TermsDoNotOverlapDuringFaults(t *testing.T) {
 	s := startAPIServer(t)
 	rounds := 0
 	for end := time.Now().Add(*chaos); rounds == 0 || time.Now().Before(end); rounds++ {
@@ -66,10 +66,10 @@ func TestLease_Chaos(t *testing.T) {
 	t.Logf("%d rounds, each with four leaders that were cut off and a killed API server", rounds)
 }
 
-// TestLease_PreferredHolder documents why the nominee is stored in an annotation and not in
-// preferredHolder. The API server drops that field without its feature gate, and with the gate rejects
-// a Lease that has it but no strategy.
-func TestLease_PreferredHolder(t *testing.T) {
+// TestLease_KeepsNomineeWithoutPreferredHolder checks that a Lease keeps the nominee, and documents why the store
+// writes the nominee to an annotation and not to preferredHolder: the API server drops that field without its feature
+// gate, and with the gate rejects a Lease that has the field but no strategy.
+func TestLease_KeepsNomineeWithoutPreferredHolder(t *testing.T) {
 	gated := startAPIServer(t, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	s := startAPIServer(t)
 	leases := s.client(adminToken, coordination.SchemeGroupVersion)
@@ -103,9 +103,9 @@ func TestLease_PreferredHolder(t *testing.T) {
 	require.EqualValues(t, 2, *now.Spec.LeaseDurationSeconds)
 }
 
-// TestLease_PatchOfOldVersionIsRejected checks that the API server rejects a patch with the version of a
-// Lease that was deleted, or changed meanwhile. storetest requires this of all stores; this test checks the
-// answers of the API server.
+// TestLease_PatchOfOldVersionIsRejected checks that the API server rejects a patch with the version of a Lease that
+// has since been deleted or changed. storetest requires this of every store; this test checks the errors of the API
+// server.
 func TestLease_PatchOfOldVersionIsRejected(t *testing.T) {
 	s := startAPIServer(t)
 	leases := s.client(adminToken, coordination.SchemeGroupVersion)

@@ -46,8 +46,8 @@ func readObjects(t testing.TB, file string) []*unstructured.Unstructured {
 	}
 }
 
-// TestManifests_Kustomization checks that the kustomizations list the files of their directories.
-func TestManifests_Kustomization(t *testing.T) {
+// TestManifests_KustomizationsListAllFiles checks that each kustomization lists all files of its directory.
+func TestManifests_KustomizationsListAllFiles(t *testing.T) {
 	kustomizations, err := filepath.Glob(manifests + "/*/kustomization.yaml")
 	require.NoError(t, err)
 	require.Len(t, kustomizations, 3)
@@ -77,7 +77,8 @@ func TestManifests_Kustomization(t *testing.T) {
 	}
 }
 
-// sidecarDeployment returns the Deployment of the base, patched for elector as a sidecar, as kustomize does.
+// sidecarDeployment returns the Deployment of the base with the patch that makes elector a sidecar, as kustomize
+// would apply it.
 func sidecarDeployment(t testing.TB) *unstructured.Unstructured {
 	t.Helper()
 	base, err := readObjects(t, manifests+"/base/deployment.yaml")[0].MarshalJSON()
@@ -91,9 +92,9 @@ func sidecarDeployment(t testing.TB) *unstructured.Unstructured {
 	return o
 }
 
-// TestManifests_Sidecar checks that the patch of the sidecar does not leave the command of the base in the
-// program's container.
-func TestManifests_Sidecar(t *testing.T) {
+// TestManifests_SidecarReplacesCommand checks that the patch that makes elector a sidecar replaces the command of the
+// base in the container of the program.
+func TestManifests_SidecarReplacesCommand(t *testing.T) {
 	containers, _, err := unstructured.NestedSlice(sidecarDeployment(t).Object, "spec", "template", "spec", "containers")
 	require.NoError(t, err)
 	require.Len(t, containers, 1)
@@ -104,7 +105,7 @@ func TestManifests_Sidecar(t *testing.T) {
 	require.NotNil(t, program["securityContext"])
 }
 
-// resourceName returns the name of the API resource of a kind of objects.
+// resourceName returns the name of the API resource for a kind of objects.
 func resourceName(kind string) string {
 	if kind == "NetworkPolicy" {
 		return "networkpolicies"
@@ -112,7 +113,7 @@ func resourceName(kind string) string {
 	return strings.ToLower(kind) + "s"
 }
 
-// apply applies an object with strict validation of its fields. With dryRun nothing is stored.
+// apply applies an object, and requires that all fields are valid. With dryRun the server stores nothing.
 func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun bool) {
 	t.Helper()
 	version, err := schema.ParseGroupVersion(o.GetAPIVersion())
@@ -136,9 +137,9 @@ func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun boo
 	require.NoError(t, request.Body(body).Do(context.Background()).Error(), "%s %s", o.GetKind(), o.GetName())
 }
 
-// TestManifests_Accepted checks that the API server accepts each manifest, in a dry run with strict
-// validation of its fields.
-func TestManifests_Accepted(t *testing.T) {
+// TestManifests_AreAcceptedByAPIServer checks that the API server accepts each manifest, in a dry run with strict
+// validation of the fields.
+func TestManifests_AreAcceptedByAPIServer(t *testing.T) {
 	s := startAPIServer(t)
 	kinds := map[string]bool{}
 	for _, file := range manifestFiles(t) {
@@ -161,8 +162,9 @@ func manifestFiles(t testing.TB) []string {
 	return all
 }
 
-// TestManifests_Fields checks that a manifest contains only fields that its kind has.
-func TestManifests_Fields(t *testing.T) {
+// TestManifests_ContainOnlyKnownFields checks without an API server that a manifest contains only fields that its
+// kind has.
+func TestManifests_ContainOnlyKnownFields(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	for _, file := range manifestFiles(t) {
 		for _, o := range readObjects(t, file) {
@@ -174,9 +176,9 @@ func TestManifests_Fields(t *testing.T) {
 	}
 }
 
-// TestManifests_ControllerRole checks that candidates of the controller have the same rights as those of the
-// base, which TestManifests_Role tests on an API server.
-func TestManifests_ControllerRole(t *testing.T) {
+// TestManifests_ControllerHasSameRightsAsBase checks that the Role of the controller grants the same rights as the
+// Role of the base, which TestManifests_RoleGrantsOnlyNeededVerbs tests on an API server.
+func TestManifests_ControllerHasSameRightsAsBase(t *testing.T) {
 	rules := func(directory, name string) []rbac.PolicyRule {
 		for _, o := range readObjects(t, manifests+"/"+directory+"/rbac.yaml") {
 			if o.GetKind() != "Role" {
@@ -197,8 +199,9 @@ func TestManifests_ControllerRole(t *testing.T) {
 	require.Equal(t, want, rules("controller", "labeler"))
 }
 
-// TestManifests_Role checks that an election needs exactly the verbs that the role grants.
-func TestManifests_Role(t *testing.T) {
+// TestManifests_RoleGrantsOnlyNeededVerbs checks that an election works with the verbs that the Role grants, and
+// fails without any one of them.
+func TestManifests_RoleGrantsOnlyNeededVerbs(t *testing.T) {
 	s := startAPIServer(t)
 	var role *unstructured.Unstructured
 	for _, o := range readObjects(t, manifests+"/base/rbac.yaml") {

@@ -26,7 +26,7 @@ const (
 	tick     = 50 * time.Millisecond
 )
 
-// fleet counts the replicas that work.
+// fleet counts the replicas that work at the same time, and the overlaps.
 type fleet struct {
 	working, overlaps, terms atomic.Int32
 	last                     atomic.Value // the version of the last replica that began to work
@@ -46,10 +46,10 @@ func (f *fleet) newController(version string) manager.RunnableFunc {
 	}
 }
 
-// replica starts a replica, which is a manager. Version 1 uses the Lease of client-go, version 2 uses
-// that Lease and an election, and version 3 uses the election alone. The returned function stops the
-// replica, as TERM does.
-func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop func()) {
+// startReplica starts a replica, which is a manager. Version 1 uses a Lease with client-go, version 2 uses the same Lease
+// and an election of this library, and version 3 uses the election alone. The returned function stops the replica, as
+// TERM would.
+func (s *apiServer) startReplica(t testing.TB, f *fleet, version, id string) (stop func()) {
 	t.Helper()
 	c := s.config()
 	lease, deadline, retry := 3*time.Second, 2*time.Second, 300*time.Millisecond
@@ -88,22 +88,22 @@ func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop fu
 	}
 }
 
-// TestMigration_ClientGo checks that two replicas do not work at the same time, and that one of them works in
-// the end, while the replicas of version 1 are replaced by those of version 2, one after the other, and then
-// by those of version 3.
-func TestMigration_ClientGo(t *testing.T) {
+// TestMigration_ReplicasOfClientGoDoNotOverlap checks that two replicas never work at the same time while a rolling
+// update migrates from the leader election of client-go to this library, and that one replica works after each step.
+// Version 1 uses client-go, version 2 both, and version 3 this library only.
+func TestMigration_ReplicasOfClientGoDoNotOverlap(t *testing.T) {
 	s := startAPIServer(t)
 	f := &fleet{}
 	await := func(version string) {
 		t.Helper()
 		require.Eventually(t, func() bool { return f.working.Load() == 1 && f.last.Load() == version }, patience, tick)
 	}
-	running := []func(){s.replica(t, f, "1", "1-a")}
+	running := []func(){s.startReplica(t, f, "1", "1-a")}
 	await("1")
-	running = append(running, s.replica(t, f, "1", "1-b"))
+	running = append(running, s.startReplica(t, f, "1", "1-b"))
 	for _, version := range []string{"2", "3"} {
 		for i, id := range []string{"a", "b"} {
-			running = append(running, s.replica(t, f, version, version+"-"+id))
+			running = append(running, s.startReplica(t, f, version, version+"-"+id))
 			running[0]()
 			running = running[1:]
 			if i == 1 {
@@ -118,8 +118,8 @@ func TestMigration_ClientGo(t *testing.T) {
 	t.Logf("%d terms, 0 overlaps", f.terms.Load())
 }
 
-// TestController_OnlyLeaderReconciles checks that a follower does not reconcile, and that it reconciles with
-// a greater token after the leader has stopped. It runs a controller of ConfigMaps on two managers.
+// TestController_OnlyLeaderReconciles checks that a controller of ConfigMaps does not reconcile on a follower, and
+// reconciles there with a greater fencing token after the leader has stopped.
 func TestController_OnlyLeaderReconciles(t *testing.T) {
 	s := startAPIServer(t)
 	type reconciled struct {

@@ -1,5 +1,5 @@
-// Package kubernetes tests managers of controller-runtime with real servers of elections, and the
-// manifests and elections on Kubernetes with a real API server.
+// Package kubernetes tests managers of controller-runtime with real servers, and the Kubernetes manifests and
+// elections on Leases with a real API server.
 package kubernetes
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-var runs = flag.Int("runs", 1, "number of leaders that TestManager_NoOverlap cuts off, on each backend")
+var runs = flag.Int("runs", 1, "number of leaders that TestManager_ControllersDoNotOverlap cuts off, on each backend")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -43,15 +43,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// candidate is a candidate whose network can be cut off for good.
+// candidate is a candidate that the function cut permanently disconnects from its servers.
 type candidate struct {
 	leaderelection.Candidate
 	cut func()
 }
 
-// TestManager_NoOverlap checks that the controllers of a manager whose candidate is permanently cut off do not
-// run when those of the next manager start.
-func TestManager_NoOverlap(t *testing.T) {
+// TestManager_ControllersDoNotOverlap checks that the controllers of a manager whose candidate is permanently cut off
+// have stopped when the controllers of the next manager start.
+func TestManager_ControllersDoNotOverlap(t *testing.T) {
 	for name, newCandidate := range map[string]func(t testing.TB) func(i int) candidate{
 		"ZooKeeper":  onZooKeeper,
 		"Etcd":       onEtcd,
@@ -62,7 +62,7 @@ func TestManager_NoOverlap(t *testing.T) {
 			newCandidate := newCandidate(t)
 			var stopped, started []time.Duration
 			for i := range *runs {
-				a, b := cutOff(t, newCandidate(2*i), newCandidate(2*i+1))
+				a, b := measureCutOff(t, newCandidate(2*i), newCandidate(2*i+1))
 				stopped, started = append(stopped, a), append(started, b)
 			}
 			t.Logf("%d runs, overlaps: 0, the leader stops after %v, its successor starts after %v", *runs, formatRange(stopped), formatRange(started))
@@ -79,10 +79,10 @@ func formatRange(all []time.Duration) string {
 	return fmt.Sprint(shortest.Round(time.Millisecond), " to ", longest.Round(time.Millisecond))
 }
 
-// cutOff runs managers with two candidates, and cuts the first off. It returns how long after that the
-// controllers of the first stopped, and those of the second started. On a machine that stalls, the
-// first can lose its leadership before it is cut off.
-func cutOff(t *testing.T, first, second candidate) (stopped, started time.Duration) {
+// measureCutOff runs managers with two candidates, and cuts off the first candidate. It returns how long after that the
+// controllers of the first manager stopped, and the controllers of the second manager started. On a machine that
+// stalls, the first candidate can lose its leadership before it is cut off.
+func measureCutOff(t *testing.T, first, second candidate) (stopped, started time.Duration) {
 	t.Helper()
 	var working, overlaps atomic.Int32
 	ctx, cancel := context.WithCancel(context.Background())
@@ -132,8 +132,8 @@ func cutOff(t *testing.T, first, second candidate) (stopped, started time.Durati
 	return stopped, started
 }
 
-// sessionTimeout is the session timeout of candidates on ZooKeeper and etcd, and about the election
-// timeout of those on a changefeed.
+// sessionTimeout is the session timeout of candidates on ZooKeeper and etcd, and approximately the election timeout
+// of candidates on a changefeed.
 const sessionTimeout = 3 * time.Second
 
 func onZooKeeper(t testing.TB) func(int) candidate {

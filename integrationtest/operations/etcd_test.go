@@ -13,15 +13,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 )
 
-// etcdServers are etcd servers with two candidates.
+// etcdServers contains etcd servers on which two candidates compete.
 type etcdServers struct {
 	*dbserver.EtcdCluster
 	admin  *clientv3.Client
-	backup string // a backup from before the election
+	backup string // a backup of the data from before the election
 }
 
-// TestEtcd_OperationsKeepOneLeader checks that an operation on etcd servers does not lead to two leaders, and
-// that afterwards there is a leader, or a reason in the log.
+// TestEtcd_OperationsKeepOneLeader checks that an operation on etcd servers, such as a restart or a restored backup,
+// does not lead to two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log
+// contains the reason.
 func TestEtcd_OperationsKeepOneLeader(t *testing.T) {
 	operators.Test(t, []operators.Operation[*etcdServers]{
 		{Name: "Restarted", Reason: "connection error", Run: func(e *operators.Election, s *etcdServers) {
@@ -61,8 +62,8 @@ func TestEtcd_OperationsKeepOneLeader(t *testing.T) {
 			e.WaitForNoLeader()
 			e.Networks.ConnectTo(s.Addr(0))
 		}},
-		// A server without space executes reads and keepalives, so the leader keeps the leadership. It
-		// rejects candidates that join.
+		// An etcd server without space executes reads and keepalives, so the leader keeps its leadership, but rejects
+		// the writes of candidates that join.
 		{Name: "Full", Short: true, Reason: "database space exceeded", Run: func(e *operators.Election, s *etcdServers) {
 			s.SetFull(true)
 			candidates, err := etcd.Candidates(t.Context(), s.admin, node)
@@ -106,7 +107,7 @@ func TestEtcd_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// startEtcd starts servers and two candidates.
+// startEtcd starts etcd servers and two candidates.
 func startEtcd(e *operators.Election, members int) *etcdServers {
 	s := startServers(e, members)
 	s.addCandidates(e, "")
@@ -122,7 +123,8 @@ func startServers(e *operators.Election, members int) *etcdServers {
 	return s
 }
 
-// newClient returns a client that is closed when the test ends.
+// newClient returns an etcd client that is closed when the test ends. user is empty for a client without
+// authentication.
 func (s *etcdServers) newClient(e *operators.Election, user string, endpoints ...string) *clientv3.Client {
 	cfg := clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
@@ -136,7 +138,7 @@ func (s *etcdServers) newClient(e *operators.Election, user string, endpoints ..
 	return client
 }
 
-// addCandidates adds two candidates, each with a separate network to the first server.
+// addCandidates adds two candidates. Each has a separate network to the first server.
 func (s *etcdServers) addCandidates(e *operators.Election, user string) {
 	for range 2 {
 		endpoints := append([]string{"http://" + e.AddNetwork(s.Addr(0))}, s.Endpoints()[1:]...)

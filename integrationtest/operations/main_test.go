@@ -12,5 +12,5 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is the name of the elections.
+// node is the name of the elections in these tests.
 const node = "/operations"

@@ -23,20 +23,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 )
 
-// storeServer is the server of a changefeed's store, with two candidates.
+// storeServer contains the server of a changefeed's store, on which two candidates compete.
 type storeServer struct {
 	*dbserver.Server
 	others []*dbserver.Server // the standbys of the server, or the other members of its cluster
-	config string             // the file of the server's configuration, or empty
+	config string             // the configuration file of the server; empty if the server has none
 	t      *operators.Election
 }
 
-// newStoreServer returns a server without candidates.
+// newStoreServer starts a server of a store, without candidates.
 func newStoreServer(e *operators.Election, start func() (*dbserver.Server, error)) *storeServer {
 	return &storeServer{Server: dbserver.StartServer(e, start), t: e}
 }
 
-// addCandidates starts two candidates. urlOf returns the address of the store for the addresses of the
+// addCandidates starts two candidates. The function urlOf returns the URL of the store for the addresses of its
 // servers, which are separated by commas.
 func (s *storeServer) addCandidates(urlOf func(addrs string) string) *storeServer {
 	for range 2 {
@@ -57,10 +57,10 @@ func (s *storeServer) addCandidates(urlOf func(addrs string) string) *storeServe
 	return s
 }
 
-// execSQL executes statements as the superuser.
+// execSQL executes statements as the superuser of the PostgreSQL server.
 func (s *storeServer) execSQL(statements ...string) { s.execSQLAt(s.Server, statements...) }
 
-// execSQLAt executes statements as the superuser of a server.
+// execSQLAt executes statements as the superuser of the given PostgreSQL server.
 func (s *storeServer) execSQLAt(server *dbserver.Server, statements ...string) {
 	conn, err := pgx.Connect(s.t.Context(), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable")
 	require.NoError(s.t, err)
@@ -71,9 +71,9 @@ func (s *storeServer) execSQLAt(server *dbserver.Server, statements ...string) {
 	}
 }
 
-// TestPostgres_OperationsKeepOneLeader checks that an operation on a PostgreSQL server does not lead to two
-// leaders, and that afterwards there is a leader, or a reason in the log. A disk that is full is simulated by
-// a trigger.
+// TestPostgres_OperationsKeepOneLeader checks that an operation on a PostgreSQL server, such as a failover, does not
+// lead to two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log contains the
+// reason. A trigger simulates a full disk.
 func TestPostgres_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	const terminate = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`
@@ -123,7 +123,7 @@ func TestPostgres_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// execMySQL executes statements as the superuser of a MariaDB server.
+// execMySQL executes statements as the superuser root of the MariaDB server.
 func (s *storeServer) execMySQL(statements ...string) {
 	db, err := sql.Open("mysql", "root@tcp("+s.Addr()+")/test")
 	require.NoError(s.t, err)
@@ -134,9 +134,9 @@ func (s *storeServer) execMySQL(statements ...string) {
 	}
 }
 
-// TestMariaDB_OperationsKeepOneLeader checks that an operation on a MariaDB server does not lead to two
-// leaders, and that afterwards there is a leader, or a reason in the log. A disk that is full is simulated by
-// a trigger.
+// TestMariaDB_OperationsKeepOneLeader checks that an operation on a MariaDB server, such as a restart, does not lead
+// to two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log contains the
+// reason. A trigger simulates a full disk.
 func TestMariaDB_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	const kill = "KILL CONNECTION USER elector"
@@ -167,18 +167,18 @@ func TestMariaDB_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// runCommand executes a command as an operator of the first Redis server.
-func (s *storeServer) runCommand(args ...any) { s.doAt(s.Server, args...) }
+// runCommand executes a Redis command as an operator on the first server.
+func (s *storeServer) runCommand(args ...any) { s.runCommandAt(s.Server, args...) }
 
-// doAt executes a command as an operator of the given Redis server.
-func (s *storeServer) doAt(server *dbserver.Server, args ...any) {
+// runCommandAt executes a command as an operator of the given Redis server.
+func (s *storeServer) runCommandAt(server *dbserver.Server, args ...any) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), DisableIdentity: true})
 	defer client.Close()
 	require.NoError(s.t, client.Do(s.t.Context(), args...).Err(), args)
 }
 
-// TestRedis_OperationsKeepOneLeader checks that an operation on a Redis server does not lead to two leaders,
-// and that afterwards there is a leader, or a reason in the log.
+// TestRedis_OperationsKeepOneLeader checks that an operation on a Redis server, such as a failover, does not lead to
+// two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log contains the reason.
 func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	start := func(args ...string) func() (*dbserver.Server, error) {
@@ -215,13 +215,13 @@ func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 		return newStoreServer(e, start()).addCandidates(func(addr string) string { return "redis://elector:secret@" + addr })
 	})
 	operators.Test(t, []operators.Operation[*storeServer]{
-		// The operator gives the name or the address that the clients use to the replica. In this test
-		// the replica has all acknowledged writes, which Redis does not guarantee.
+		// After the failure, the operator changes the address that the clients use so that it leads to the replica.
+		// In this test the replica has all acknowledged writes, which Redis does not guarantee.
 		{Name: "FailedOver", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
 			s.runCommand("WAIT", 1, 0)
 			require.NoError(e, s.Kill())
 			e.WaitForNoLeader()
-			s.doAt(s.others[0], "REPLICAOF", "NO", "ONE")
+			s.runCommandAt(s.others[0], "REPLICAOF", "NO", "ONE")
 			e.Networks.ConnectTo(s.others[0].Addr())
 		}},
 	}, func(e *operators.Election) *storeServer {
@@ -233,8 +233,9 @@ func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// stream connects as an operator, and calls f with the name of the stream that contains the records.
-func (s *storeServer) stream(f func(js jetstream.JetStream, name string) error) {
+// withStream connects to NATS as an operator, and calls f with the name of the stream that contains the records of
+// elections.
+func (s *storeServer) withStream(f func(js jetstream.JetStream, name string) error) {
 	conn, err := natsclient.Connect("nats://" + s.Addr())
 	require.NoError(s.t, err)
 	defer conn.Close()
@@ -243,8 +244,8 @@ func (s *storeServer) stream(f func(js jetstream.JetStream, name string) error) 
 	require.NoError(s.t, f(js, "KV_leaderelection"))
 }
 
-// configure restarts the server with a password and permissions of the candidates. It restarts the
-// server, because a server whose arguments name its directory does not reload its configuration.
+// configure restarts the NATS server with another password and other permissions of the candidates. A restart is
+// necessary, because a server whose arguments name its directory does not reload its configuration.
 func (s *storeServer) configure(password, permissions string) {
 	s.writeConfig(password, permissions)
 	require.NoError(s.t, s.Restart())
@@ -259,13 +260,13 @@ func (s *storeServer) writeConfig(password, permissions string) {
 		no_auth_user: operator`, password, permissions), 0o600))
 }
 
-// TestNATS_OperationsKeepOneLeader checks that an operation on a NATS server does not lead to two leaders,
-// and that afterwards there is a leader, or a reason in the log.
+// TestNATS_OperationsKeepOneLeader checks that an operation on a NATS server, such as a failover, does not lead to
+// two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log contains the reason.
 func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	operators.Test(t, operators.OfStore(
 		operators.Operation[*storeServer]{Name: "Emptied", Short: true, Reason: "the record of the election was deleted", Run: func(e *operators.Election, s *storeServer) {
-			s.stream(func(js jetstream.JetStream, name string) error { return js.DeleteStream(e.Context(), name) })
+			s.withStream(func(js jetstream.JetStream, name string) error { return js.DeleteStream(e.Context(), name) })
 		}},
 		operators.Harmless("ConnectionsKilled", func(s *storeServer) { s.t.Networks.Drop() }),
 		operators.Operation[*storeServer]{Name: "IdleTimeout", Run: func(e *operators.Election, _ *storeServer) { e.Networks.LimitIdle(operators.Timeout / 8) }},
@@ -276,7 +277,7 @@ func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 			s.configure(map[bool]string{true: "another", false: "secret"}[on], "")
 		}),
 		operators.Lasting("Full", "maximum bytes exceeded", func(s *storeServer, on bool) {
-			s.stream(func(js jetstream.JetStream, name string) error {
+			s.withStream(func(js jetstream.JetStream, name string) error {
 				stream, err := js.Stream(s.t.Context(), name)
 				if err != nil {
 					return err
@@ -295,7 +296,7 @@ func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 	})
 	server := func(e *operators.Election, s *storeServer, ofBucket bool) *dbserver.Server {
 		var name string
-		s.stream(func(js jetstream.JetStream, bucket string) error {
+		s.withStream(func(js jetstream.JetStream, bucket string) error {
 			stream, err := js.Stream(e.Context(), bucket)
 			if err == nil {
 				name = stream.CachedInfo().Cluster.Leader
@@ -311,8 +312,8 @@ func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 		return nil
 	}
 	operators.Test(t, []operators.Operation[*storeServer]{
-		// The server that fails does not have the only replica of the bucket. Candidates that were
-		// connected to it connect to another server.
+		// The server that fails does not have the only replica of the bucket. Candidates that used this server
+		// connect to another server.
 		{Name: "FailedOver", Run: func(e *operators.Election, s *storeServer) { require.NoError(e, server(e, s, false).Kill()) }},
 		{Name: "BucketServerRestarted", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
 			one := server(e, s, true)

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// zkServers are ZooKeeper servers with two candidates.
+// zkServers contains ZooKeeper servers on which two candidates compete.
 type zkServers struct {
 	*ensemble.Ensemble
 	backup string // a copy of the data from before the election
@@ -26,11 +26,12 @@ type zkServers struct {
 
 const oldUser, newUser = "user:old", "user:new"
 
-// noSession is the beginning of the message that explains why a candidate has no session for two seconds.
+// noSession is the beginning of the message that a candidate logs if it has had no session for two seconds.
 const noSession = "no ZooKeeper server has granted a session"
 
-// TestZooKeeper_OperationsKeepOneLeader checks that an operation on ZooKeeper servers does not lead to two
-// leaders, and that afterwards there is a leader, or a reason in the log.
+// TestZooKeeper_OperationsKeepOneLeader checks that an operation on ZooKeeper servers, such as a restart or a
+// restored backup, does not lead to two leaders, and that a candidate leads afterwards. If there was no leader
+// meanwhile, the log contains the reason.
 func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 	operators.Test(t, []operators.Operation[*zkServers]{
 		{Name: "Restarted", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
@@ -64,8 +65,8 @@ func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 			e.WaitForLog(noSession)
 			e.Networks.ConnectTo(s.Addr(0))
 		}},
-		// The requests of a leader only compare znodes, so it keeps the leadership when the quota is
-		// exceeded. Candidates that join are rejected.
+		// The leader only compares znodes in its requests, so it keeps the leadership when the quota is exceeded. The
+		// servers reject candidates that join.
 		{Name: "Full", Reason: "QUOTAEXCEEDED", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			const quota = "/zookeeper/quota" + node
@@ -105,8 +106,8 @@ func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 			restrictNode(e, admin, newUser)
 			e.WaitForLeader(time.Now().Add(operators.Timeout))
 		}},
-		// The leader keeps the leadership when its permission is revoked. A candidacy that is not
-		// permitted to join ends, and a supervisor starts the program again.
+		// The leader keeps the leadership when its permission is revoked. A candidate that may not join ends its
+		// candidacy, and a supervisor starts the program again.
 		{Name: "PermissionRevoked", Short: true, Reason: "NOAUTH", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			restrictNode(e, admin, newUser)
@@ -131,8 +132,8 @@ func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 			require.NoError(e, s.Kill(leader))
 			ensemble.WaitReady(e, s.Ensemble)
 		}},
-		// Without a quorum, the remaining server serves only clients that accept a read-only server. It
-		// closes the connections of the candidates.
+		// Without a quorum, the remaining server serves only clients that accept a read-only server. It closes the
+		// connections of the candidates, which do not.
 		{Name: "ReadOnly", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Kill(1))
 			require.NoError(e, s.Kill(2))
@@ -150,13 +151,14 @@ func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// startZooKeeper starts servers.
+// startZooKeeper starts ZooKeeper servers without candidates.
 func startZooKeeper(e *operators.Election, cfg ensemble.Config) *zkServers {
 	cfg.Backend = ensemble.Process
 	return &zkServers{Ensemble: ensemble.StartServers(e, cfg)}
 }
 
-// startWithCandidates starts servers and two candidates.
+// startWithCandidates starts ZooKeeper servers and two candidates. If there is only one server, startWithCandidates
+// first makes a backup of the server's data.
 func startWithCandidates(e *operators.Election, cfg ensemble.Config) *zkServers {
 	s := startZooKeeper(e, cfg)
 	if s.Servers() == 1 {
@@ -170,14 +172,14 @@ func startWithCandidates(e *operators.Election, cfg ensemble.Config) *zkServers 
 	return s
 }
 
-// addCandidate adds a candidate with a separate network to the first server. user is the user and the
-// password of the scheme digest, or empty.
+// addCandidate adds a candidate with a separate network to the first server. user contains the user name and the
+// password for the scheme digest, or is empty.
 func (s *zkServers) addCandidate(e *operators.Election, user string) {
 	conn, events, err := zkdial.Connect(append([]string{e.AddNetwork(s.Addr(0))}, s.Addrs()[1:]...), operators.Timeout, zkdial.WithLogger(e.Logger()))
 	require.NoError(e, err)
 	e.Cleanup(func() {
 		conn.Close()
-		for range events { // receives until the goroutines of the connection have ended
+		for range events { // wait until the goroutines of the connection have ended
 		}
 	})
 	opts := []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithLogger(e.Logger())}
@@ -190,7 +192,7 @@ func (s *zkServers) addCandidate(e *operators.Election, user string) {
 	e.Add(c)
 }
 
-// aclOf returns the ACL that permits everything to users with their passwords.
+// aclOf returns the ACL that permits everything to the given users. Each user is the text name:password.
 func aclOf(users ...string) (acl []zk.ACL) {
 	for _, u := range users {
 		name, password, _ := strings.Cut(u, ":")
@@ -199,7 +201,7 @@ func aclOf(users ...string) (acl []zk.ACL) {
 	return acl
 }
 
-// restrictNode changes the ACL of the election node.
+// restrictNode changes the ACL of the election node so that only the given users have access.
 func restrictNode(e *operators.Election, admin *zkproxy.Client, users ...string) {
 	_, err := admin.SetACL(node, aclOf(users...), -1)
 	require.NoError(e, err)
@@ -214,7 +216,7 @@ func (s *zkServers) connect(e *operators.Election) *zkproxy.Client {
 	return admin
 }
 
-// expireSessions cuts off the candidates until their sessions have expired.
+// expireSessions cuts off the candidates from the servers until their sessions have expired.
 func (s *zkServers) expireSessions(e *operators.Election, admin *zkproxy.Client) {
 	e.Networks.Cut()
 	testenv.Eventually(e.T, func() bool {
@@ -224,13 +226,13 @@ func (s *zkServers) expireSessions(e *operators.Election, admin *zkproxy.Client)
 	e.Networks.Heal()
 }
 
-// start starts the first server, and waits until it serves clients.
+// start starts the first server of the ensemble, and waits until the ensemble serves clients.
 func (s *zkServers) start(e *operators.Election) {
 	require.NoError(e, s.Start(0))
 	ensemble.WaitReady(e, s.Ensemble)
 }
 
-// replaceData replaces the data of the first server by a directory.
+// replaceData replaces the data of the first server by the content of a directory.
 func (s *zkServers) replaceData(e *operators.Election, dir string) {
 	require.NoError(e, s.Kill(0))
 	require.NoError(e, os.RemoveAll(s.DataDir(0)))
@@ -238,7 +240,7 @@ func (s *zkServers) replaceData(e *operators.Election, dir string) {
 	s.start(e)
 }
 
-// configure restarts the first server with another configuration.
+// configure replaces the configuration file of the first server, and restarts the server.
 func (s *zkServers) configure(e *operators.Election, config []byte) {
 	require.NoError(e, s.Kill(0))
 	require.NoError(e, os.WriteFile(s.ConfigFile(0), config, 0o644))

@@ -29,8 +29,8 @@ func main() {
 	}
 }
 
-// runMutants runs the mutants whose names match pattern and writes a line for each. It
-// returns an error if a mutant was not killed.
+// runMutants runs the mutants whose names match pattern, and writes a line for each of them. It returns an error
+// unless the tests kill every mutant.
 func runMutants(ctx context.Context, w io.Writer, pattern string, list bool, limit time.Duration) error {
 	selected, err := regexp.Compile(pattern)
 	if err != nil {
@@ -80,18 +80,18 @@ func runMutants(ctx context.Context, w io.Writer, pattern string, list bool, lim
 type runner struct {
 	root    string
 	limit   time.Duration
-	passing map[string]bool // the test arguments that are known to pass without an edit
+	passing map[string]bool // the arguments of go test with which the tests pass without an edit
 }
 
 var (
-	errSurvived   = errors.New("survived: its tests pass")
-	errHung       = errors.New("its tests hang instead of failing")
-	errDoesNotRun = errors.New("its tests do not build or do not run")
+	errSurvived   = errors.New("survived: the tests pass with the edit")
+	errHung       = errors.New("the tests hang instead of failing")
+	errDoesNotRun = errors.New("the tests do not build or do not run")
 )
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// runMutant returns the name of the first test that fails with the mutant.
+// runMutant runs the tests of a mutant, and returns the name of the first test that fails.
 func (r *runner) runMutant(ctx context.Context, m *mutant) (by string, err error) {
 	text, err := m.mutate(r.root)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *runner) runMutant(ctx context.Context, m *mutant) (by string, err error
 	}
 	if !r.passing[m.tests] {
 		if out, err := r.runTests(ctx, m.tests, ""); err != nil {
-			return "", fmt.Errorf("its tests fail without the mutant: %w\n%s", err, out)
+			return "", fmt.Errorf("the tests fail even without the edit: %w\n%s", err, out)
 		}
 		r.passing[m.tests] = true
 	}
@@ -135,8 +135,8 @@ func (r *runner) runMutant(ctx context.Context, m *mutant) (by string, err error
 	}
 }
 
-// runTests runs go test with an overlay, if there is one. The overlay also applies to programs that the
-// tests build.
+// runTests runs go test, with the file overlay for the compiler unless overlay is empty. The overlay also applies to
+// programs that the tests build.
 func (r *runner) runTests(ctx context.Context, tests, overlay string) ([]byte, error) {
 	args := []string{"test", "-vet=off", "-count=1", "-cpu=1", "-failfast", "-timeout=" + r.limit.String()}
 	cmd := exec.CommandContext(ctx, "go", append(args, strings.Fields(tests)...)...)

@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// mutant is an edit that breaks a rule, and the tests that must then fail.
+// mutant is an edit that breaks a rule of the library, and the tests that must fail because of that.
 type mutant struct {
-	name   string // unique; an area and a number, such as line/W6
-	breaks string // what the edit breaks, in a few words
-	file   string // the file that is edited, relative to the root of the repository
-	// edits are applied in order. The old text of each occurs exactly once in the file.
+	name   string // the unique name: an area and a number, such as line/W6
+	breaks string // the rule that the edit breaks, or its consequence, in a few words
+	file   string // the path of the file to edit, relative to the root of the repository
+	// edits are applied in this order. The old text of each edit occurs exactly once in the file.
 	edits []edit
-	// tests are the arguments of go test: packages, and -run to name the tests that must
-	// fail. They should take no more than a few seconds.
+	// tests are the arguments of go test: packages, and -run with the tests that must fail. These tests should take
+	// no more than a few seconds.
 	tests string
-	// equivalent is the reason why the edit changes no behaviour that a client can observe.
-	// Such a mutant is listed, so that it is not examined again, but it is not run.
+	// equivalent is the reason why the edit changes no behaviour that a client can observe. Such a mutant stays in
+	// the table so that nobody examines it again, but it is not run.
 	equivalent string
 }
 
-// edit replaces one piece of text by another.
+// edit replaces the text old by the text new.
 type edit struct{ old, new string }
 
-// table returns all mutants.
+// table returns the mutants of all files mutants_*.go.
 func table() []mutant {
 	return slices.Concat(sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
 		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, lockMutants, workQueueMutants, cacheMutants, counterMutants, groupMutants, shardMutants, ephemeralMutants,
@@ -34,8 +34,7 @@ func table() []mutant {
 		raftlogMutants, raftlogElectionMutants, raftlogFileMutants, raftlogClientMutants, raftlogPeerMutants, roleMutants, commandMutants, transportMutants, migrationMutants)
 }
 
-// mutate returns the text of the mutant's file with its edits applied. root is the root of
-// the repository.
+// mutate reads the file of the mutant, and returns its text after the edits. root is the root of the repository.
 func (m *mutant) mutate(root string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 // repositoryRoot is the root of the repository.
 const repositoryRoot = "../.."
 
-// testLimit is how long the tests of a mutant may take in TestRunner_Outcomes. hangLimit is the limit
-// for a mutant whose tests hang.
+// testLimit is how long the tests of a mutant may take in TestRunner_RecognizesOutcomesOfMutants. hangLimit is the
+// limit for a mutant whose tests hang.
 const (
 	testLimit = time.Minute
 	hangLimit = time.Second
 )
 
-// TestTable_MatchesCode checks that each edit of the table applies, that the edited file can be parsed, and
-// that each test that the table names exists.
-func TestTable_MatchesCode(t *testing.T) {
+// TestTable_NamesExistingCodeAndTests checks that each mutant of the table can be applied to the code and results in
+// valid Go syntax, and that the tests exist that the mutant names.
+func TestTable_NamesExistingCodeAndTests(t *testing.T) {
 	names := map[string]bool{}
 	known := map[string][]string{}
 	for _, m := range table() {
@@ -43,8 +43,8 @@ func TestTable_MatchesCode(t *testing.T) {
 	}
 }
 
-// requireTests requires that the packages exist and contain the tests that -run names. known contains the names of
-// the tests of packages, by their arguments; it adds those that are missing.
+// requireTests requires that the packages that m names exist, and contain tests that match its -run. known caches the
+// names of the tests of packages, by the arguments for the packages.
 func requireTests(t *testing.T, m *mutant, known map[string][]string) {
 	t.Helper()
 	var pattern string
@@ -84,13 +84,13 @@ func testsOf(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestRunner_Outcomes checks that the runner recognizes a mutant that is killed, survives, hangs, or does not
-// build. The mutants are of a module that the test creates.
-func TestRunner_Outcomes(t *testing.T) {
+// TestRunner_RecognizesOutcomesOfMutants checks that the runner distinguishes mutants that are killed, survive, hang
+// or do not compile. The mutants are those of a module that the test creates.
+func TestRunner_RecognizesOutcomesOfMutants(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":  "module example\n\ngo 1.26\n",
-		"go.work": "go 1.26\n\nuse .\n", // hides a go.work in a directory above
+		"go.work": "go 1.26\n\nuse .\n", // hides the go.work of a parent directory
 		"abs.go":  "package example\n\nfunc abs(n int) int {\n\tif n < 0 {\n\t\treturn -n\n\t}\n\treturn n\n}\n",
 		"abs_test.go": "package example\n\nimport \"testing\"\n\nfunc TestAbs(t *testing.T) {\n" +
 			"\tif abs(-1) != 1 {\n\t\tt.Error(\"abs(-1) is not 1\")\n\t}\n}\n",

@@ -208,6 +208,6 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`if z.settings.zookeeper.strictACL {`, `if false {`},
 		},
-		tests: "./cmd/elector -run ^TestZooKeeper_StrictACL$",
+		tests: "./cmd/elector -run ^TestZooKeeper_RejectsElectionWithOpenACL$",
 	},
 }

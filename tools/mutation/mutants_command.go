@@ -8,7 +8,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"shortenCell(c.Name), cmp", "cmdline.Printable(c.Name), cmp"},
 		},
-		tests: "./cmd/elector -run ^TestPrintStatus_LongName$",
+		tests: "./cmd/elector -run ^TestPrintStatus_ShortensLongCells$",
 	},
 	{
 		name: "command/config-address", breaks: "elector config prints credentials in an address",
@@ -16,7 +16,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"strings.Contains(f.Value.String(), \"@\")", "strings.Contains(f.Name, \"@\")"},
 		},
-		tests: "./cmd/elector -run ^TestConfig_PrintedFileIsEquivalent$",
+		tests: "./cmd/elector -run ^TestConfig_PrintsFileWithSameSettings$",
 	},
 	{
 		name: "command/leader-escapes", breaks: "the page of the leader contains control characters of other candidates",
@@ -35,7 +35,7 @@ var commandMutants = []mutant{
 			{"html.EscapeString(shortenCell(text))", "shortenCell(text)"},
 			{"	\"html\"\n", ""},
 		},
-		tests: "./cmd/elector -run ^TestPage_EscapesTexts$",
+		tests: "./cmd/elector -run ^TestPage_EscapesTextsOfCandidates$",
 	},
 	{
 		name: "command/page-policy", breaks: "a browser may execute scripts that are not those of the page of --listen",
@@ -43,7 +43,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"; script-src \" + sourceHash(pageScript)", "; script-src 'unsafe-inline'\""},
 		},
-		tests: "./cmd/elector -run ^TestPage_EscapesTexts$",
+		tests: "./cmd/elector -run ^TestPage_EscapesTextsOfCandidates$",
 	},
 	{
 		name: "command/page-lists", breaks: "each view of the page of --listen lists the candidates",
@@ -51,7 +51,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"if time.Since(q.last.at) < queueAge+", "if false && time.Since(q.last.at) < queueAge+"},
 		},
-		tests: "./cmd/elector -cpu 1 -run ^TestPage_ListsRarely$",
+		tests: "./cmd/elector -cpu 1 -run ^TestPage_SharesListOfCandidatesBetweenViewers$",
 	},
 	{
 		name: "command/page-interrupted", breaks: "a client that disconnects interrupts the list of candidates for the page",
@@ -59,7 +59,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"context.WithoutCancel(ctx), listLimit", "ctx, listLimit"},
 		},
-		tests: "./cmd/elector -cpu 1 -run ^TestPage_ListsRarely$",
+		tests: "./cmd/elector -cpu 1 -run ^TestPage_SharesListOfCandidatesBetweenViewers$",
 	},
 	{
 		name: "command/page-changes", breaks: "the changes of the leader need more memory with each one",
@@ -75,7 +75,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"case modes > 1:", "case modes > 2:"},
 		},
-		tests: "./cmd/elector -run ^TestDoctor_FindingsHaveSeverity$",
+		tests: "./cmd/elector -run ^TestDoctor_AssignsSeverityToFindings$",
 	},
 	{
 		name: "command/doctor-remains", breaks: "elector doctor leaves a znode behind",
@@ -83,7 +83,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"_, deleted := readWithLimit(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "var deleted error"},
 		},
-		tests: "./cmd/elector -run ^TestDoctor_ChecksServer$",
+		tests: "./cmd/elector -run ^TestDoctor_ReportsFindingsAndLeavesNoZnode$",
 	},
 	{
 		name: "command/doctor-lost-reply", breaks: "elector doctor takes a lost connection for servers without containers",
@@ -91,7 +91,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"return newFinding(severityUnknown, \"containers\", \"the servers may", "return newFinding(severityWarning, \"containers\", \"the servers may"},
 		},
-		tests: "./cmd/elector -run ^TestDoctor_FindingsHaveSeverity$",
+		tests: "./cmd/elector -run ^TestDoctor_AssignsSeverityToFindings$",
 	},
 	{
 		name: "command/transfer-unreachable", breaks: "elector transfer reports servers that do not answer as a candidate that does not lead in time",
@@ -99,7 +99,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"errors.Is(err, context.Cause(ctx)) && !errors.Is(err, leaderelection.ErrUnreachable)", "errors.Is(err, context.Cause(ctx))"},
 		},
-		tests: "./cmd/elector -run ^TestTransfer_NoAnswer$",
+		tests: "./cmd/elector -run ^TestTransfer_FailsIfServersDoNotAnswer$",
 	},
 	{
 		name: "command/also-token", breaks: "a program does not receive the token of the second backend",
@@ -107,7 +107,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"a.candidate.Store(candidate)", "_ = candidate"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_OneInstanceWorksDuringMigration$",
+		tests: "./cmd/elector -run ^TestMigration_RunsOneInstanceAtATime$",
 	},
 	{
 		name: "command/also-grace", breaks: "an instance that uses only the second backend begins while the program of another one still stops",
@@ -115,7 +115,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"grace := timeout + timeout/leaseMargin", "grace := timeout / leaseMargin"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_EndsEarly$",
+		tests: "./cmd/elector -run ^TestMigration_WaitsForProgramIfElectionEnds$",
 	},
 	{
 		name: "command/also-same", breaks: "an instance of a migration joins one election twice, by equal addresses",
@@ -123,23 +123,23 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"case sameElection(s, second):", "case false && sameElection(s, second):"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
+		tests: "./cmd/elector -run ^TestMigration_RejectsInvalidFileOfSecondBackend$",
 	},
 	{
 		name: "command/also-same-start", breaks: "an instance of a migration joins an election that both of its stores contain",
 		file: "cmd/elector/also.go",
 		edits: []edit{
-			{"if err := a.checkDistinct(checking, first, second); err != nil {", "if err := a.checkDistinct(checking, first, second); false {"},
+			{"if err := a.checkDifferentElections(checking, first, second); err != nil {", "if err := a.checkDifferentElections(checking, first, second); false {"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_SameElection$",
+		tests: "./cmd/elector -run ^TestMigration_RejectsSameElectionAtOtherAddress$",
 	},
 	{
 		name: "command/also-same-created", breaks: "a leader in a migration joins an election that it has created by another address",
 		file: "cmd/elector/also.go",
 		edits: []edit{
-			{"if err := a.checkDistinct(ctx, first, second); err != nil {", "if err := a.checkDistinct(ctx, first, second); false {"},
+			{"if err := a.checkDifferentElections(ctx, first, second); err != nil {", "if err := a.checkDifferentElections(ctx, first, second); false {"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_SameElection$",
+		tests: "./cmd/elector -run ^TestMigration_RejectsSameElectionAtOtherAddress$",
 	},
 	{
 		name: "command/also-file-election", breaks: "versions 2 and 3 of a migration join different elections, since the file of --also does not name one",
@@ -147,7 +147,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"case !second.keys.Lookup(flagElection).Changed:", "case false:"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
+		tests: "./cmd/elector -run ^TestMigration_RejectsInvalidFileOfSecondBackend$",
 	},
 	{
 		name: "command/also-rollout", breaks: "an instance of a migration to a Raft log is not ready before a majority of the peers runs",
@@ -155,7 +155,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"second.start != nil && !met.Load()", "false"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_Connected$",
+		tests: "./cmd/elector -run ^TestCombineBackends_ReportsLossOfEitherBackend$",
 	},
 	{
 		name: "command/also-lost", breaks: "an instance of a migration to a Raft log is ready after it has lost the majority of the peers",
@@ -163,7 +163,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"			met.Store(true)\n", "			met.Store(false)\n"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_Connected$",
+		tests: "./cmd/elector -run ^TestCombineBackends_ReportsLossOfEitherBackend$",
 	},
 	{
 		name: "command/help-unknown", breaks: "the command help accepts unknown commands",
@@ -179,7 +179,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"if second.keys.Lookup(key).Changed {", "if false {"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
+		tests: "./cmd/elector -run ^TestMigration_RejectsInvalidFileOfSecondBackend$",
 	},
 	{
 		name: "command/also-variables", breaks: "a variable replaces a key of the file of --also in the next version without a warning",
@@ -187,7 +187,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"	second.warnOfVariables()\n", ""},
 		},
-		tests: "./cmd/elector -run ^TestAlso_WarnsOfVariablesThatOverrideFile$",
+		tests: "./cmd/elector -run ^TestMigration_WarnsOfVariablesThatOverrideFile$",
 	},
 	{
 		name: "command/also-start", breaks: "the peers of a Raft log to which an election moves run only when their instances lead",
@@ -195,7 +195,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"if second.start != nil {", "if false {"},
 		},
-		tests: "./cmd/elector -run ^TestAlso_ToRaftlog$",
+		tests: "./cmd/elector -run ^TestMigration_MovesElectionToRaftlog$",
 	},
 	{
 		name: "command/abort-code", breaks: "a process that aborts exits with the code of wrong usage",
@@ -211,7 +211,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"case mode&othersWrite != 0, ", "case "},
 		},
-		tests: "./cmd/internal/cmdline -run TestCheckPrivate_Group",
+		tests: "./cmd/internal/cmdline -run TestCheckPrivate_RejectsFileWritableBySharedGroup",
 	},
 	{
 		name: "command/group-writable-file", breaks: "a file with credentials may be changed by the group",
@@ -219,7 +219,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"mode&groupWrite != 0 && !privateGroup", "false"},
 		},
-		tests: "./cmd/internal/cmdline -run TestCheckPrivate_Group",
+		tests: "./cmd/internal/cmdline -run TestCheckPrivate_RejectsFileWritableBySharedGroup",
 	},
 	{
 		name: "command/root-group", breaks: "a file with credentials may be changed by the group of root",
@@ -227,7 +227,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"user == group && user != 0", "user == group"},
 		},
-		tests: "./cmd/internal/cmdline -run TestCheckPrivate_Group",
+		tests: "./cmd/internal/cmdline -run TestCheckPrivate_RejectsFileWritableBySharedGroup",
 	},
 	{
 		name: "command/readable-file", breaks: "there is no warning about credentials that all users can read",
@@ -252,7 +252,7 @@ var commandMutants = []mutant{
 			{"io.LimitReader(r, limit+1)", "io.LimitReader(r, 1<<25)"},
 			{"int64(len(text)) > limit {", "false {"},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestReadFile_TooLarge$",
+		tests: "./cmd/internal/cmdline -run ^TestReadFile_RejectsFileThatIsTooLarge$",
 	},
 	{
 		name: "command/named-pipe", breaks: "a command reads a named pipe as an empty configuration file",
@@ -260,7 +260,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"!info.Mode().IsRegular() && !(once && isOpened(name))", "false"},
 		},
-		tests: "./cmd/internal/cmdline -run TestReadFile_NotRegular",
+		tests: "./cmd/internal/cmdline -run TestReadFile_RejectsFileThatIsNotRegular",
 	},
 	{
 		name: "command/key-file", breaks: "a key that others can change is accepted",
@@ -284,7 +284,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`if line, twice := lines[name]; twice {`, `if line, twice := lines[name]; twice && line < 0 {`},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestSettings_InvalidFile$",
+		tests: "./cmd/internal/cmdline -run ^TestSettings_NameLineButNotValueOfInvalidKey$",
 	},
 	{
 		name: "command/value-in-error", breaks: "an error in a configuration file contains a value, which may be a credential",
@@ -292,7 +292,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`key.Value, describeMismatch(err))`, `key.Value, ValueError(err))`},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestSettings_InvalidFile$",
+		tests: "./cmd/internal/cmdline -run ^TestSettings_NameLineButNotValueOfInvalidKey$",
 	},
 	{
 		name: "command/secret-precedence", breaks: "the file of a secret has precedence over the secret of a flag",
@@ -300,7 +300,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`case direct > precedence(file):`, `case false:`},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestSettings_SecretOrItsFile$",
+		tests: "./cmd/internal/cmdline -run ^TestSettings_UseEitherSecretOrItsFile$",
 	},
 	{
 		name: "command/printable-status", breaks: "elector status prints names of others with control characters",
@@ -380,7 +380,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`newHTTPServer(rejectWebPages(f.newHandler(), []string{hostName(address)}), `, `newHTTPServer(f.newHandler(), `},
 		},
-		tests: "./cmd/elector -run TestDevServer_WebPageRequests",
+		tests: "./cmd/elector -run TestDevServer_RefusesRequestsOfWebPages",
 	},
 	{
 		name: "command/listen-host", breaks: "a web page can read the pages of --listen by the name of another host",
@@ -396,7 +396,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`loopback || len(given) > 0`, `len(given) > 0`},
 		},
-		tests: "./cmd/elector -run TestCheckedHosts_OnlyIfNeeded",
+		tests: "./cmd/elector -run TestCheckedHosts_ChecksLoopbackAndGivenNames",
 	},
 	{
 		name: "command/variable-of-others", breaks: "a null character in the data of a candidate disables the commands of others",
@@ -404,7 +404,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`text, _, _ = strings.Cut(text, "\x00")`, ``},
 		},
-		tests: "./cmd/elector -run TestFitVariable_RemovesOnlyTheExcess",
+		tests: "./cmd/elector -run TestFitVariable_RemovesNoMoreThanNecessary",
 	},
 	{
 		name: "command/long-variable-of-others", breaks: "long data of a candidate disables the commands of others",
@@ -412,7 +412,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`if len(text) <= maxVariable {`, `if true {`},
 		},
-		tests: "./cmd/elector -run TestFitVariable_RemovesOnlyTheExcess",
+		tests: "./cmd/elector -run TestFitVariable_RemovesNoMoreThanNecessary",
 	},
 	{
 		name: "command/reserved-descriptors", breaks: "the end command cannot be started if clients have used all descriptors",
@@ -420,7 +420,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`if !errors.Is(err, syscall.EMFILE) {`, `if true || !errors.Is(err, syscall.EMFILE) {`},
 		},
-		tests: "./cmd/internal/child -run TestStart_NoDescriptors",
+		tests: "./cmd/internal/child -run TestStart_UsesReservedDescriptors",
 	},
 	{
 		name: "command/reserve-without-listen", breaks: "without --listen no descriptors are reserved for the end command",

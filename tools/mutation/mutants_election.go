@@ -410,7 +410,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if r.exiting.Load() {", "if false {"},
 		},
-		tests: "./cmd/elector -run ^TestRun_ExitsAfterSecondSignal$",
+		tests: "./cmd/elector -run ^TestRun_StartsNoCommandAfterSecondSignal$",
 	},
 	{
 		name: "election/container", breaks: "an election node that is deleted before the candidate joins is not created again",

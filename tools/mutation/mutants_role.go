@@ -168,7 +168,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"case c.Misconfigured:", "case errors.Is(c.Err, api.ErrRefused):"},
 		},
-		tests: "./cmd/elector -run TestRaftlog_StrangerAtAddress",
+		tests: "./cmd/elector -run TestRaftlog_PeerSurvivesStrangersAtPeerAddresses",
 	},
 	{
 		name: "role/compact-file", breaks: "a peer installs a snapshot that another user has written",

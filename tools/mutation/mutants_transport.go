@@ -8,7 +8,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if _, err := s.PeerCertificates[0].Verify(options); err != nil {", "if _, err := s.PeerCertificates[0].Verify(options); false {"},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestConfig_ReplacedAuthorities$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_TrustsReplacedAuthorities$",
 	},
 	{
 		name: "transport/server-name", breaks: "a client accepts the certificate of another server",
@@ -16,7 +16,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"DNSName: s.ServerName, ", ""},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestConfig_ServerName$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_RejectsCertificateOfOtherServer$",
 	},
 	{
 		name: "transport/no-server-name", breaks: "a client whose dialer does not tell the name of the server accepts any server",
@@ -24,7 +24,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"s.ServerName == \"\" || ", ""},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestConfig_ServerName$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_RejectsCertificateOfOtherServer$",
 	},
 	{
 		name: "transport/client-authority", breaks: "a peer accepts certificates of an authority that was removed from --ca-file",
@@ -32,7 +32,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"current.ClientCAs, _ = trusted.load()", "_, _ = trusted.load()"},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestConfig_ReplacedAuthorities$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_TrustsReplacedAuthorities$",
 	},
 	{
 		name: "transport/address-name", breaks: "VerifyConnection does not receive the server's name if it is an IP address",
@@ -40,7 +40,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"s.ServerName = name", "_ = name"},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestConfig_ServerName$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_RejectsCertificateOfOtherServer$",
 	},
 	{
 		name: "transport/mixed-schemes", breaks: "endpoints with and without TLS are accepted together",
@@ -144,7 +144,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if e.password != \"\" {", "if false {"},
 		},
-		tests: "./cmd/elector -run ^TestUsage_ErrorsHelpUser$",
+		tests: "./cmd/elector -run ^TestUsage_ErrorsContainExampleOrAdvice$",
 	},
 	{
 		name: "transport/zookeeper-password", breaks: "digest credentials are sent without TLS",
@@ -152,7 +152,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if err == nil && z.auth != \"\" {", "if false {"},
 		},
-		tests: "./cmd/elector -run ^TestUsage_ErrorsHelpUser$",
+		tests: "./cmd/elector -run ^TestUsage_ErrorsContainExampleOrAdvice$",
 	},
 	{
 		name: "transport/shown-name", breaks: "an unknown name of a parameter is shown",
@@ -184,6 +184,6 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{`changed || !equalStates(state, r.states[i])`, `changed`},
 		},
-		tests: "./cmd/internal/cmdline -run TestConfig_ReplacedFiles",
+		tests: "./cmd/internal/cmdline -run TestConfig_UsesReplacedCertificate",
 	},
 }

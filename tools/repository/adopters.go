@@ -21,13 +21,13 @@ import (
 	"golang.org/x/tools/go/ast/astutil"
 )
 
-// core is the module of the library.
+// core is the path of the core module of this repository.
 const core = "github.com/go-leaderelection/leaderelection"
 
 //go:embed adopters/*/*.txt
 var adapters embed.FS
 
-// adopter is a project whose tests run on the library.
+// adopter is a project of another author whose tests run on this library.
 type adopter struct {
 	name     string            // the name of the project, and of the directory with its adapter and its tests
 	dir      string            // the directory of the tested package in the checkout
@@ -49,7 +49,7 @@ var adopters = []adopter{
 // runAdopters runs tests of other projects on this library. It copies a checkout of the project, removes the
 // declarations that an adapter replaces, adds the adapter and its tests, replaces imports of another client library,
 // and runs the tests of the package. The adapters are in the directory adopters; the repository contains no code of
-// the projects. With -original the declarations and the imports stay, and only the tests are added.
+// the projects. With -original, runAdopters keeps the declarations and the imports, and only adds the tests.
 func runAdopters(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("adopters", flag.ExitOnError)
 	original := flags.Bool("original", false, "run the tests on what the projects use today")
@@ -76,7 +76,7 @@ func runAdopters(ctx context.Context, args []string) (err error) {
 	return err
 }
 
-// test runs the tests in a copy of a checkout.
+// test runs the tests of the project in a copy of a checkout.
 func (a adopter) test(ctx context.Context, checkout, library string, original bool) (err error) {
 	dir, err := os.MkdirTemp("", "adopter")
 	if err != nil {
@@ -106,7 +106,7 @@ func (a adopter) test(ctx context.Context, checkout, library string, original bo
 	} {
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-		// CI is empty, because Vitess skips tests if it is true.
+		// CI is empty, because Vitess skips tests if CI is true.
 		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CI=")
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
@@ -115,7 +115,7 @@ func (a adopter) test(ctx context.Context, checkout, library string, original bo
 	return nil
 }
 
-// copyCheckout copies the files of a checkout, which may be read-only, without those of git.
+// copyCheckout copies the files of a checkout, without the directory .git. The checkout may be read-only.
 func copyCheckout(dir, checkout string) error {
 	return filepath.WalkDir(checkout, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -145,7 +145,7 @@ func copyCheckout(dir, checkout string) error {
 	})
 }
 
-// addFiles writes the adapter, unless original is true, and the tests to the package.
+// addFiles writes the tests to the package, and also the adapter unless original is true.
 func (a adopter) addFiles(pkg string, original bool) error {
 	files, err := fs.Glob(adapters, "adopters/"+a.name+"/*.txt")
 	if err != nil {
@@ -167,8 +167,8 @@ func (a adopter) addFiles(pkg string, original bool) error {
 	return nil
 }
 
-// removeReplaced removes what the adapter replaces from the files of the package. It is an error if one of the
-// declarations does not exist, because the project has changed since the adapter was written.
+// removeReplaced removes the declarations that the adapter replaces from the files of the package. It returns an
+// error if one of them does not exist: then the project has changed since the adapter was written.
 func (a adopter) removeReplaced(pkg string) error {
 	files, err := filepath.Glob(filepath.Join(pkg, "*.go"))
 	if err != nil {
@@ -198,7 +198,8 @@ func (a adopter) removeReplaced(pkg string) error {
 	return nil
 }
 
-// replaceImports replaces import paths in the files of the package. It is an error if no file imports one of them.
+// replaceImports replaces import paths in the files of the package. It returns an error if no file contains one of
+// the imports.
 func (a adopter) replaceImports(pkg string) error {
 	names, err := filepath.Glob(filepath.Join(pkg, "*.go"))
 	if err != nil {
@@ -231,8 +232,8 @@ func (a adopter) replaceImports(pkg string) error {
 	return nil
 }
 
-// removeDeclarations removes declarations, and then the imports that nothing else uses. It returns the names
-// of those that it has found.
+// removeDeclarations removes the declarations with the given names, and the imports that become unused. It returns
+// the names of the declarations that it has removed.
 func removeDeclarations(source []byte, names []string) (changed []byte, removed []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.ParseComments)
@@ -240,7 +241,7 @@ func removeDeclarations(source []byte, names []string) (changed []byte, removed 
 		return nil, nil, err
 	}
 	for _, decl := range slices.Backward(file.Decls) {
-		name := declared(decl)
+		name := declarationName(decl)
 		receiver, _, _ := strings.Cut(name, ".")
 		if !slices.Contains(names, name) && !slices.Contains(names, receiver) {
 			continue
@@ -257,7 +258,7 @@ func removeDeclarations(source []byte, names []string) (changed []byte, removed 
 		return nil, nil, err
 	}
 	for _, spec := range slices.Clone(file.Imports) {
-		// UsesImport does not know the name of a package like math/rand/v2. Such an import stays.
+		// UsesImport cannot find out the package name of a path such as math/rand/v2. Keep such an import.
 		if path := strings.Trim(spec.Path.Value, `"`); astutil.UsesImport(before, path) && !astutil.UsesImport(file, path) {
 			name := ""
 			if spec.Name != nil {
@@ -271,9 +272,9 @@ func removeDeclarations(source []byte, names []string) (changed []byte, removed 
 	return b.Bytes(), removed, err
 }
 
-// declared returns the name of a function, T.M for a method of a type T, or the name of a type that is
-// declared alone.
-func declared(decl ast.Decl) string {
+// declarationName returns the name under which the table of adopters lists a declaration: the name of a function, T.M for a
+// method M of a type T, or the name of a type that is declared alone.
+func declarationName(decl ast.Decl) string {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
 		if d.Recv == nil {

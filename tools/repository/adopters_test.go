@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRemoveDeclarations_KeepsOthers checks that removeDeclarations removes exactly the declarations with one of the
-// names, and the imports that nothing uses then.
-func TestRemoveDeclarations_KeepsOthers(t *testing.T) {
+// TestRemoveDeclarations_KeepsOtherDeclarations checks that removeDeclarations removes exactly the declarations with
+// the given names, and the imports that become unused.
+func TestRemoveDeclarations_KeepsOtherDeclarations(t *testing.T) {
 	changed, removed, err := removeDeclarations([]byte(`package p
 
 import (
@@ -43,15 +43,15 @@ func function() { _, _ = os.Getwd() }
 	require.Contains(t, string(changed), `"math/rand/v2"`)
 }
 
-// TestRemoveReplaced_Missing checks that an adapter is rejected when the project does not declare the
-// declarations that the adapter replaces.
-func TestRemoveReplaced_Missing(t *testing.T) {
+// TestRemoveReplaced_RejectsMissingDeclarations checks that removeReplaced fails if the project does not contain a
+// declaration that the adapter replaces.
+func TestRemoveReplaced_RejectsMissingDeclarations(t *testing.T) {
 	a := adopter{dir: ".", replaced: []string{"run", "absent"}}
 	require.EqualError(t, a.removeReplaced(t.TempDir()), ". does not declare run or absent")
 }
 
-// TestReplaceImports_RequiresImport checks that no file keeps an import that is replaced, and that
-// replaceImports returns an error for an import that no file contains.
+// TestReplaceImports_RequiresImport checks that replaceImports replaces an import in all files, and fails if no file
+// contains the import.
 func TestReplaceImports_RequiresImport(t *testing.T) {
 	a := adopter{dir: ".", imports: map[string]string{"example.org/old": "example.org/new"}}
 	dir := t.TempDir()

@@ -21,15 +21,15 @@ import (
 
 var update = flag.Bool("update", false, "write docs/api.txt")
 
-// apiFile contains the exported API of all packages that users import, so that a change of it is visible
-// in a review.
+// apiFile is the file with the exported API of all packages that users import. Because of this file, a review shows
+// each change of the API.
 const apiFile = "docs/api.txt"
 
-// TestAPI_DocumentIsUpToDate checks that docs/api.txt is the exported API. "make api" writes it.
+// TestAPI_DocumentIsUpToDate checks that docs/api.txt lists the exported API. "make api" writes the file.
 func TestAPI_DocumentIsUpToDate(t *testing.T) {
 	var text strings.Builder
 	for _, dir := range publicPackages(t) {
-		fmt.Fprintf(&text, "# %s\n\n%s\n\n", dir, strings.Join(exported(t, dir), "\n"))
+		fmt.Fprintf(&text, "# %s\n\n%s\n\n", dir, strings.Join(exportedDeclarations(t, dir), "\n"))
 	}
 	if *update {
 		require.NoError(t, os.WriteFile(apiFile, []byte(text.String()), 0o644))
@@ -39,10 +39,10 @@ func TestAPI_DocumentIsUpToDate(t *testing.T) {
 	require.True(t, text.String() == string(written), "%s is not the exported API: run make api, and review the difference", apiFile)
 }
 
-// TestAPI_Size checks that the root package exports at most 60 constants, errors, functions, types and
-// methods. Parts that few users need belong in other packages.
-func TestAPI_Size(t *testing.T) {
-	names := exported(t, ".")
+// TestAPI_RootPackageExportsAtMost60Names checks that the root package exports at most 60 constants, errors,
+// functions, types and methods. Parts that few users need belong in other packages.
+func TestAPI_RootPackageExportsAtMost60Names(t *testing.T) {
+	names := exportedDeclarations(t, ".")
 	require.LessOrEqual(t, len(names), 60, "%q", names)
 	require.Greater(t, len(names), 40, "identifiers are not counted: %q", names)
 }
@@ -65,8 +65,8 @@ func publicPackages(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// exported returns the declarations of a package's exported identifiers, without comments.
-func exported(t *testing.T, dir string) (decls []string) {
+// exportedDeclarations returns the declarations of a package's exported identifiers, without comments.
+func exportedDeclarations(t *testing.T, dir string) (decls []string) {
 	files := token.NewFileSet()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func exported(t *testing.T, dir string) (decls []string) {
 	add := func(node any) {
 		var b bytes.Buffer
 		require.NoError(t, format.Node(&b, files, node))
-		decls = append(decls, strings.ReplaceAll(b.String(), "\n\n", "\n")) // removed comments leave empty lines
+		decls = append(decls, strings.ReplaceAll(b.String(), "\n\n", "\n")) // removed comments leave empty lines behind
 	}
 	addValues := func(values []*doc.Value) {
 		for _, v := range values {

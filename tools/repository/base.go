@@ -17,15 +17,15 @@ import (
 //go:embed base
 var baseCommit string
 
-// checkBase builds the modules of the base commit, in the versions that a program has required since then, with
-// the core module of the working tree. A program that raises only the core module gets this combination.
+// checkBase builds the modules of the base commit, in the versions that a program has required since then, with the
+// core module of the working tree. A program gets this combination if it upgrades only the core module.
 func (p *proxy) checkBase(ctx context.Context) error {
 	commit := strings.TrimSpace(baseCommit)
 	base, err := extractCommit(ctx, p.repository, commit, filepath.Join(p.dir, "base"))
 	if err != nil {
 		return err
 	}
-	version := uniqueVersion(p.created.Add(-time.Hour)) // a version that precedes p.version
+	version := uniqueVersion(p.created.Add(-time.Hour)) // a version that is older than p.version
 	if err := p.publish(base, version); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (p *proxy) buildOldModule(ctx context.Context, m *module, version string) e
 	return err
 }
 
-// extractCommit writes the files of a commit to a new directory, and reads their go.work.
+// extractCommit writes the files of a commit to a new directory, and reads the go.work of that commit.
 func extractCommit(ctx context.Context, r *repository, commit, dir string) (*repository, error) {
 	if _, err := runCommand(ctx, r.root, nil, "git", "cat-file", "-e", commit+"^{commit}"); err != nil {
 		return nil, fmt.Errorf("commit %[1]s, which tools/repository/base names, is not in this clone: run git fetch --depth 1 origin %[1]s (%[2]w)", commit, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBuildTags_ExcludeDrivers checks that a build tag excludes the drivers of its backend, and no others.
-// The command make sizes compiles the builds with these tags.
+// TestBuildTags_ExcludeDrivers checks that each build tag excludes the drivers of its backend from the command
+// elector, and no others. "make sizes" compiles the builds with these tags.
 func TestBuildTags_ExcludeDrivers(t *testing.T) {
 	drivers := map[string][]string{
 		"no_etcd":       {"go.etcd.io/etcd/"},

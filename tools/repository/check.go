@@ -12,16 +12,16 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// The limits on the effects of the core module on a program that uses it.
+// The limits for what the core module may change in a program that requires it.
 const (
 	maxRaised = 0  // the number of requirements of the program service whose versions change
 	maxEdges  = 14 // the number of edges in the module graph of a program without other requirements
 )
 
-// checkModules checks that every module is tidy, that its packages build in a program that requires only
-// this module, and that the tests of libraries compile with exactly the versions that they require. It
-// measures the effects of libraries on other programs, and checks that modules of the base commit and a store
-// of another author work with the core module.
+// checkModules checks that every module is tidy, that its packages build in a program that requires only this module,
+// and that the tests of libraries compile with exactly the versions that the libraries require. It measures the
+// effects of libraries on other programs, and checks that the modules of the base commit and a store by another
+// author work with the core module.
 func (p *proxy) checkModules(ctx context.Context) error {
 	if err := p.tidyModules(ctx, false); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (p *proxy) checkModules(ctx context.Context) error {
 	return p.checkThirdParty(ctx)
 }
 
-// checkThirdParty tests a store that is written outside of the repository with the core module of the working tree.
+// checkThirdParty tests a store that is not part of the repository with the core module of the working tree.
 func (p *proxy) checkThirdParty(ctx context.Context) error {
 	dir := filepath.Join(p.dir, "thirdparty")
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(p.repository.root, "tools", "repository", "testdata", "thirdparty"))); err != nil {
@@ -54,14 +54,15 @@ func (p *proxy) checkThirdParty(ctx context.Context) error {
 	}
 	for _, args := range [][]string{{"get", p.repository.corePath() + "@" + p.version}, {"mod", "tidy"}, {"vet", "./..."}, {"test", "-cpu", "1", "./..."}} {
 		if _, err := runCommand(ctx, dir, p.env, "go", args...); err != nil {
-			return fmt.Errorf("a store of another author: %w", err)
+			return fmt.Errorf("test a store by another author: %w", err)
 		}
 	}
 	fmt.Println("a store of another author passes its tests")
 	return nil
 }
 
-// testModules runs the tests of libraries with exactly the versions that they require.
+// testModules runs the tests of the libraries in dirs. The tests use exactly the versions of dependencies that the
+// library requires.
 func (p *proxy) testModules(ctx context.Context, dirs []string) error {
 	if err := p.tidyModules(ctx, false); err != nil {
 		return err
@@ -79,13 +80,13 @@ func (p *proxy) testModules(ctx context.Context, dirs []string) error {
 	return nil
 }
 
-// runWithExactVersions runs the go command in the copy of a module, which must be tidy, with exactly the versions that
+// runWithExactVersions runs the go command in a copy of a module, which must be tidy, with exactly the versions that
 // the module requires.
 func (p *proxy) runWithExactVersions(ctx context.Context, m *module, command string, args ...string) (string, error) {
 	return runCommand(ctx, p.copyDir(m), p.env, "go", append([]string{command, "-mod=readonly"}, args...)...)
 }
 
-// buildModule builds the packages of a module in a new program.
+// buildModule checks that the packages of a module build in a new program that requires only this module.
 func (p *proxy) buildModule(ctx context.Context, m *module) error {
 	dir, err := p.newProgram("module program\n")
 	if err != nil {
@@ -108,14 +109,14 @@ func (p *proxy) buildModule(ctx context.Context, m *module) error {
 	return nil
 }
 
-// countEdges returns the number of edges in the module graph of a program.
+// countEdges returns the number of edges in the module graph of the program in dir.
 func (p *proxy) countEdges(ctx context.Context, dir string) (int, error) {
 	graph, err := runCommand(ctx, dir, p.env, "go", "mod", "graph")
 	return strings.Count(graph, "\n"), err
 }
 
-// newProgram creates a module with a go.mod, and returns its directory. files contains the names and contents
-// of other files, in turn.
+// newProgram creates a module with the given go.mod, and returns its directory. files contains the names and contents
+// of other files, alternately.
 func (p *proxy) newProgram(goMod string, files ...string) (string, error) {
 	dir, err := os.MkdirTemp(p.dir, "program")
 	if err != nil {
@@ -130,7 +131,7 @@ func (p *proxy) newProgram(goMod string, files ...string) (string, error) {
 	return dir, nil
 }
 
-// service is the go.mod of a program with common requirements whose versions are not the newest.
+// service is the go.mod of a program with usual requirements whose versions are not the newest.
 const service = `module service
 
 go 1.24.0
@@ -169,7 +170,8 @@ const serviceTests = `package main
 import _ "github.com/stretchr/testify/require"
 `
 
-// measureModule adds a library to service, and compares the versions of the requirements before and after.
+// measureModule adds a library to the program service, and compares the versions that the program requires before and
+// after that.
 func (p *proxy) measureModule(ctx context.Context, m *module) error {
 	dir, err := p.newProgram(service, "main.go", serviceImports, "main_test.go", serviceTests)
 	if err != nil {
@@ -178,7 +180,7 @@ func (p *proxy) measureModule(ctx context.Context, m *module) error {
 	if _, err := runCommand(ctx, dir, p.env, "go", "mod", "tidy"); err != nil {
 		return err
 	}
-	before, err := requirements(dir)
+	before, err := readRequirements(dir)
 	if err != nil {
 		return err
 	}
@@ -197,7 +199,7 @@ func (p *proxy) measureModule(ctx context.Context, m *module) error {
 			return err
 		}
 	}
-	after, err := requirements(dir)
+	after, err := readRequirements(dir)
 	if err != nil {
 		return err
 	}
@@ -215,8 +217,8 @@ func (p *proxy) measureModule(ctx context.Context, m *module) error {
 	return nil
 }
 
-// requirements returns the versions of the modules that a go.mod requires.
-func requirements(dir string) (map[string]string, error) {
+// readRequirements returns the versions of the modules that a go.mod requires.
+func readRequirements(dir string) (map[string]string, error) {
 	name := filepath.Join(dir, "go.mod")
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWorkflows_UseFixedVersions checks that no workflow uses an action by a tag, which its owner can move, a
-// tool whose version is not fixed, or a checkout that keeps the token of the workflow.
+// TestWorkflows_UseFixedVersions checks that no workflow uses an action by a tag, which the owner of the action can
+// move, a tool without a fixed version, or a checkout that keeps the token of the workflow.
 func TestWorkflows_UseFixedVersions(t *testing.T) {
 	files, err := filepath.Glob(".github/workflows/*.yml")
 	require.NoError(t, err)
@@ -39,11 +39,10 @@ func TestWorkflows_UseFixedVersions(t *testing.T) {
 	}
 }
 
-// TestWalls_NoInternalImportsAcrossModules checks that no file that is not a test imports an internal package
-// of another module. The modules are released separately, and a program can raise one of them alone, so what
-// another module imports must be a public package. The modules that are never released may import the servers
-// of tests.
-func TestWalls_NoInternalImportsAcrossModules(t *testing.T) {
+// TestModules_DoNotImportInternalPackagesOfOthers checks that no file that is not a test imports an internal package
+// of another module. The modules are released separately, and a program can upgrade one module alone, so one module
+// may use only public packages of another. Modules that are never released may also import the servers of tests.
+func TestModules_DoNotImportInternalPackagesOfOthers(t *testing.T) {
 	var modules []string // the directories of the modules
 	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if d.Name() == "go.mod" {
@@ -94,18 +93,17 @@ func neverReleased(module string) bool {
 	return module == "integrationtest" || module == "bench" || strings.HasPrefix(module, "bench/") || module == "tools"
 }
 
-// TestDependencies_AreFew checks that a program that imports one of the packages in the table links only
-// the standard library, this module and the ZooKeeper client. The other requirements of the module are
-// those of tests.
+// TestDependencies_AreFew checks that a program that imports one of the packages in the table links only the standard
+// library, this module and the ZooKeeper client. The module requires further modules only for its tests.
 func TestDependencies_AreFew(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
-		packages := linked(t, name)
+		packages := dependenciesOf(t, name)
 		require.Contains(t, packages, "github.com/go-zookeeper/zk")
 		for _, p := range packages {
 			own, isOwn := strings.CutPrefix(p, core)
 			switch {
 			case p == "github.com/go-zookeeper/zk":
-			case isOwn && (own == name || isBase(own)):
+			case isOwn && (own == name || isPartOfElections(own)):
 			case isOwn && strings.HasPrefix(name, "/adapters/changefeed") && slices.Contains(changefeedPackages, own):
 			default:
 				t.Errorf("%s links %s", core+name, p)
@@ -114,21 +112,21 @@ func TestDependencies_AreFew(t *testing.T) {
 	}
 }
 
-// TestDemoDependencies_AreFew checks that the demo, which new users compile first, links only the client library,
+// TestDemoDependencies_AreFew checks that the demo, which new users compile first, links only the ZooKeeper client,
 // the election, its dialer and the embedded servers.
 func TestDemoDependencies_AreFew(t *testing.T) {
-	for _, p := range linked(t, "/demo") {
+	for _, p := range dependenciesOf(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, core); {
 		case p == "github.com/go-zookeeper/zk":
-		case isOwn && (isBase(own) || own == "/demo" || own == "/zkdial" || own == "/internal/wire" || strings.HasPrefix(own, "/zktest")):
+		case isOwn && (isPartOfElections(own) || own == "/demo" || own == "/zkdial" || own == "/internal/wire" || strings.HasPrefix(own, "/zktest")):
 		default:
 			t.Errorf("demo links %s", p)
 		}
 	}
 }
 
-// isBase reports whether a package of this module is part of every election.
-func isBase(name string) bool {
+// isPartOfElections reports whether a package of this module is linked into every program with an election.
+func isPartOfElections(name string) bool {
 	switch name {
 	case "", "/event", "/candidacy", "/candidacy/limit", "/candidacy/record", "/transport":
 		return true
@@ -138,9 +136,8 @@ func isBase(name string) bool {
 
 var changefeedPackages = []string{"/adapters/changefeed", "/adapters/changefeed/store", "/adapters/changefeed/internal/protocol", "/resign"}
 
-// linked returns the packages that a package of this module links, without those of the
-// standard library.
-func linked(t *testing.T, name string) []string {
+// dependenciesOf returns the packages that a package of this module depends on, without the packages of the standard library.
+func dependenciesOf(t *testing.T, name string) []string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", core+name).Output()
 	require.NoError(t, err)

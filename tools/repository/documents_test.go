@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCodeOfDocuments_IsCompiled checks that each block of Go code in one of the documents of the table is part of a
-// file that is compiled and tested, and each block of a configuration part of a file that is tested.
+// TestCodeOfDocuments_IsCompiled checks that each block of Go code in the listed documents is part of a file that is
+// compiled and tested, and that each block of configuration is part of a file that is tested.
 func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
@@ -59,7 +59,7 @@ func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 		}
 		blocks := block.FindAllStringSubmatch(string(text), -1)
 		if document == "README.md" {
-			blocks = blocks[1:] // TestReadme_Program runs the first block
+			blocks = blocks[1:] // TestReadme_FirstProgramRuns runs the first block
 		}
 		require.NotEmpty(t, blocks, document)
 		for _, b := range blocks {
@@ -68,17 +68,17 @@ func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 	}
 }
 
-// TestLinksOfDocuments_Exist checks that each link between documents leads to a file or heading that exists.
+// TestLinksOfDocuments_Exist checks that each link between documents leads to an existing file or heading.
 func TestLinksOfDocuments_Exist(t *testing.T) {
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
 		heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 		link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
-		dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_ -]`) // what the anchor of a heading does not contain
+		dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_ -]`) // the parts of a heading that its anchor does not contain
 	)
 	out, err := exec.Command("git", "ls-files", "*.md").Output()
 	if err != nil {
-		t.Skip("not a checkout:", err)
+		t.Skip("the repository is not a git checkout:", err)
 	}
 	for document := range strings.FieldsSeq(string(out)) {
 		source, err := os.ReadFile(document)
@@ -106,9 +106,9 @@ func TestLinksOfDocuments_Exist(t *testing.T) {
 	}
 }
 
-// TestReadingTimes_AreRight checks that the sections of docs/README.md that state how long their pages take to read
-// are right within a tenth. The time is that of 200 words of prose a minute; blocks of code do not count.
-func TestReadingTimes_AreRight(t *testing.T) {
+// TestReadingTimes_MatchNumberOfWords checks that the reading times in docs/README.md are right within a tenth, at
+// 200 words of prose a minute. Blocks of code do not count.
+func TestReadingTimes_MatchNumberOfWords(t *testing.T) {
 	const wordsPerMinute = 200
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```")
@@ -142,11 +142,11 @@ func TestReadingTimes_AreRight(t *testing.T) {
 	assert.Equal(t, 5, stated, "sections that state a time")
 }
 
-// TestTestsOfDocuments_Exist checks that documents name only tests that exist.
-func TestTestsOfDocuments_Exist(t *testing.T) {
+// TestDocuments_NameOnlyExistingTests checks that documents name only tests that exist.
+func TestDocuments_NameOnlyExistingTests(t *testing.T) {
 	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go", "*_test.go.txt").Output()
 	if err != nil {
-		t.Skip("not a checkout:", err)
+		t.Skip("the repository is not a git checkout:", err)
 	}
 	tests := strings.Fields(string(out))
 	out, err = exec.Command("git", "grep", "-oE", "`Test[A-Z][A-Za-z0-9_]*`", "--", "*.md").Output()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests in the root directory of the repository, with its go.work.
+// TestMain runs the tests in the root directory of the repository, with its workspace file go.work.
 func TestMain(m *testing.M) {
 	if err := enterRoot(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// proxy is a directory that contains the modules of the repository for the go command. Each run of this
-// command uses a different version, because the go command caches modules.
+// proxy is a directory that provides the modules of the repository to the go command. Each run of this program uses a
+// different version, because the go command caches modules.
 type proxy struct {
 	repository *repository
 	version    string
@@ -30,7 +30,7 @@ type proxy struct {
 	published  []gomodule.Version // the modules and versions that the directory contains
 }
 
-// withProxy calls a function with a proxy that contains the modules of the working tree.
+// withProxy calls the function do with a proxy that contains the modules of the working tree.
 func withProxy(ctx context.Context, r *repository, do func(*proxy) error) error {
 	p, err := newProxy(ctx, r)
 	if err != nil {
@@ -67,14 +67,15 @@ func newProxy(ctx context.Context, r *repository) (*proxy, error) {
 	return p, nil
 }
 
-// uniqueVersion returns a version that precedes those of later times.
+// uniqueVersion returns a version that no other run of this program uses, and that is older than the versions of
+// later runs.
 func uniqueVersion(t time.Time) string {
 	var unique [6]byte
 	_, _ = rand.Read(unique[:]) // rand.Read never fails
 	return gomodule.PseudoVersion("v0", "", t, hex.EncodeToString(unique[:]))
 }
 
-// close removes the directory, and removes the modules from the cache of the go command.
+// close removes the directory of the proxy, and removes the modules from the cache of the go command.
 func (p *proxy) close() {
 	for _, m := range p.published {
 		dir := filepath.Join(p.cache, m.Path+"@"+m.Version)
@@ -93,17 +94,17 @@ func (p *proxy) close() {
 	_ = os.RemoveAll(p.dir)
 }
 
-// publish adds the modules of a repository, which require each other, with a version.
+// publish adds the modules of a repository to the proxy. The modules require each other with the given version.
 func (p *proxy) publish(r *repository, version string) error {
 	for _, m := range r.modules {
 		if err := p.addModule(r, m, version); err != nil {
-			return fmt.Errorf("%s: %w", m.dir, err)
+			return fmt.Errorf("add module %s to the proxy: %w", m.dir, err)
 		}
 	}
 	return nil
 }
 
-// addModule writes the files of a module to the directory.
+// addModule writes the files of a module to the directory of the proxy.
 func (p *proxy) addModule(r *repository, m *module, version string) error {
 	goMod, err := r.goMod(m, version)
 	if err != nil {
@@ -148,7 +149,7 @@ func (p *proxy) addModule(r *repository, m *module, version string) error {
 	return nil
 }
 
-// sourceFile is a file of a module. If content is nil, the content is that of the file disk.
+// sourceFile is a file of a module. If content is nil, the file disk has the content.
 type sourceFile struct {
 	name, disk string
 	content    []byte
@@ -171,7 +172,7 @@ func (f sourceFile) Open() (io.ReadCloser, error) {
 	return os.Open(f.disk)
 }
 
-// sizedInfo describes a file, with another size than that on the disk.
+// sizedInfo describes a file whose content replaces the content on the disk, and therefore has another size.
 type sizedInfo struct {
 	os.FileInfo
 	size int64

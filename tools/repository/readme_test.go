@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadme_Program checks that the first program of README.md is short, and runs after it was copied into
-// an empty module. It compiles with the library of this repository, and needs no network.
-func TestReadme_Program(t *testing.T) {
+// TestReadme_FirstProgramRuns checks that the first program of README.md is short, and runs after it was copied into
+// an empty module. The program is compiled with the library of this repository, and needs no network.
+func TestReadme_FirstProgramRuns(t *testing.T) {
 	root, err := os.Getwd()
 	require.NoError(t, err)
 	readme, err := os.ReadFile("README.md")
@@ -47,9 +47,9 @@ func TestReadme_Program(t *testing.T) {
 	assert.Regexp(t, `(?m)^this replica leads with token \d+$`, string(out))
 }
 
-// TestReadme_Size checks that README.md is short enough to be read, and that no table has more columns than a
-// narrow page shows.
-func TestReadme_Size(t *testing.T) {
+// TestReadme_IsShort checks that README.md has few enough lines to be read, and that no table has more columns than a
+// narrow page can show.
+func TestReadme_IsShort(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSuffix(string(readme), "\n"), "\n")

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// repository contains the modules of go.work.
+// repository describes this repository: the directory of go.work and the modules that go.work lists.
 type repository struct {
 	root    string // the directory of go.work
 	work    *modfile.WorkFile
@@ -23,11 +23,11 @@ type repository struct {
 // module is a Go module of this repository.
 type module struct {
 	path string        // the module path, for example github.com/go-leaderelection/leaderelection/adapters/etcd
-	dir  string        // relative to the root, for example adapters/etcd; "." for the core module
+	dir  string        // the directory relative to the root, for example adapters/etcd; "." for the core module
 	file *modfile.File // the contents of its go.mod
 }
 
-// findOthers returns the modules that are not part of the workspace, such as the benchmarks.
+// findOthers returns the modules of the repository that go.work does not list, such as the benchmarks.
 func (r *repository) findOthers() (others []*module, err error) {
 	err = filepath.WalkDir(r.root, func(name string, d os.DirEntry, err error) error {
 		if err != nil || d.Name() != "go.mod" {
@@ -42,7 +42,7 @@ func (r *repository) findOthers() (others []*module, err error) {
 	return others, err
 }
 
-// readModule reads the module in a directory.
+// readModule reads the go.mod in a directory.
 func (r *repository) readModule(dir string) (*module, error) {
 	relative, err := filepath.Rel(r.root, dir)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *repository) readModule(dir string) (*module, error) {
 	return &module{path: file.Module.Mod.Path, dir: filepath.ToSlash(relative), file: file}, nil
 }
 
-// readRepository reads go.work in a directory or the nearest directory above it.
+// readRepository reads the go.work in a directory, or in the nearest parent directory that has one.
 func readRepository(dir string) (*repository, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -91,18 +91,18 @@ func readRepository(dir string) (*repository, error) {
 	return r, nil
 }
 
-// isProgram reports whether a module contains programs or tests, and is not meant to be imported. Such
-// modules require the newest versions of their dependencies, and libraries the lowest.
+// isProgram reports whether a module contains programs, examples or tests, and no packages that users import. Such
+// modules require the newest versions of their dependencies, and libraries require the lowest versions.
 func (m *module) isProgram() bool {
 	return m.dir == "cmd" || m.isInternal()
 }
 
-// isInternal reports whether a module is neither imported nor installed by users.
+// isInternal reports whether users neither import nor install a module.
 func (m *module) isInternal() bool {
 	return m.dir == "examples" || m.dir == "integrationtest"
 }
 
-// find returns the module with a path, or nil.
+// find returns the module with the given path, or nil.
 func (r *repository) find(path string) *module {
 	for _, m := range r.modules {
 		if m.path == path {
@@ -112,7 +112,8 @@ func (r *repository) find(path string) *module {
 	return nil
 }
 
-// corePath returns the path of the module in the root directory. The paths of all modules begin with it.
+// corePath returns the path of the core module, which is in the root directory. The paths of all modules begin with
+// this path.
 func (r *repository) corePath() string {
 	for _, m := range r.modules {
 		if m.dir == "." {
@@ -122,7 +123,7 @@ func (r *repository) corePath() string {
 	panic("go.work does not use the root directory")
 }
 
-// requiredVersion returns the version with which the modules require each other.
+// requiredVersion returns the version that the modules require of each other.
 func (r *repository) requiredVersion() (string, error) {
 	version, by := "", ""
 	for _, m := range r.modules {
@@ -140,7 +141,7 @@ func (r *repository) requiredVersion() (string, error) {
 	return version, nil
 }
 
-// goMod returns the go.mod of a module, with requirements of a version of the repository's modules.
+// goMod returns the go.mod of a module, in which the modules of the repository have the given version.
 func (r *repository) goMod(m *module, version string) ([]byte, error) {
 	text, err := m.file.Format()
 	if err != nil {
@@ -160,8 +161,8 @@ func (r *repository) goMod(m *module, version string) ([]byte, error) {
 	return changed.Format()
 }
 
-// setVersion lets the modules require each other with a version. go.work replaces this version by the
-// working tree, because it may not be published yet.
+// setVersion makes the modules of the repository require each other with the given version. The version may not be
+// published yet, so setVersion makes go.work replace it by the working tree.
 func setVersion(r *repository, version string) error {
 	if !semver.IsValid(version) || semver.Canonical(version) != version {
 		return fmt.Errorf("%q is not a version of the form vX.Y.Z", version)
@@ -194,7 +195,7 @@ func setVersion(r *repository, version string) error {
 	return nil
 }
 
-// tagModules tags every module with the version with which the modules require each other.
+// tagModules creates a git tag for each module. All tags contain the version that the modules require of each other.
 func tagModules(ctx context.Context, r *repository) error {
 	version, err := r.requiredVersion()
 	if err != nil {
@@ -227,7 +228,7 @@ func tagModules(ctx context.Context, r *repository) error {
 	return nil
 }
 
-// runCommand runs a program and returns its output.
+// runCommand runs a program in dir and returns its standard output.
 func runCommand(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

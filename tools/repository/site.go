@@ -16,12 +16,12 @@ import (
 	"strings"
 )
 
-// browse is the address of the files of the repository.
+// browse is the beginning of the web addresses of files in the repository.
 const browse = "https://github.com/go-leaderelection/leaderelection/blob/main/"
 
-// runSite builds the site of docs with MkDocs, and checks its links. Links of the pages to files outside of docs become
-// links to the repository. Each internal link must lead to a page and an anchor that exist, and no page may load a
-// resource of another host.
+// runSite builds the site of docs with MkDocs, and checks its links. A link of a page to a file outside of docs
+// becomes a link to the repository. Each internal link must lead to a page and an anchor that exist, and no page may
+// load a resource of another host.
 func runSite(args []string) error {
 	flags := flag.NewFlagSet("site", flag.ExitOnError)
 	out := flags.String("o", "site", "directory of the site, below the root of the repository unless it is absolute")
@@ -96,8 +96,8 @@ func buildSite(root, out string) error {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// linkRepository returns the text of a page in which links to files outside of docs lead to the repository. page is the
-// name of the page in the repository.
+// linkRepository returns the text of a page, with links to the repository instead of links to files outside of docs.
+// page is the path of the page in the repository.
 func linkRepository(page, text string) string {
 	return link.ReplaceAllStringFunc(text, func(found string) string {
 		target := found[len("](") : len(found)-1]
@@ -116,12 +116,12 @@ var (
 	anchor    = regexp.MustCompile(`\s(?:id|name)="([^"]*)"`)
 )
 
-// checkLinks returns the links of a site to other hosts, and a description of each link that leads nowhere, and of each
-// resource of another host that a page loads.
+// checkLinks checks the HTML pages of a site. others contains the links to other hosts. problems describes each link
+// that leads nowhere, and each resource of another host that a page loads.
 func checkLinks(site fs.FS) (others, problems []string, err error) {
 	anchors, pages, external := map[string]map[string]bool{}, map[string]string{}, map[string]bool{}
 	err = fs.WalkDir(site, ".", func(name string, d fs.DirEntry, err error) error {
-		// The page 404.html is ignored: its links begin at the root of a host.
+		// Ignore the page 404.html, because its links begin at the root of a host.
 		if err != nil || path.Ext(name) != ".html" || name == "404.html" {
 			return err
 		}

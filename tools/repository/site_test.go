@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLinkRepository_ReplacesOutsideLinks checks that no link to a file outside of docs remains, and that
-// other links do not change.
+// TestLinkRepository_ReplacesOutsideLinks checks that linkRepository replaces each link to a file outside of docs by
+// the address of the file in the repository, and leaves other links unchanged.
 func TestLinkRepository_ReplacesOutsideLinks(t *testing.T) {
 	text := "[a](lock.md#b) [b](../design.md) [c](../../zktest/doc.go) [d](https://example.com/../x) [e](#f) [g](../../README.md#h)"
 	require.Equal(t, "[a](lock.md#b) [b](../design.md) [c]("+browse+"zktest/doc.go) [d](https://example.com/../x) [e](#f) [g]("+browse+"README.md#h)",
 		linkRepository("docs/tasks/job.md", text))
 }
 
-// TestNavigation_ContainsAllPages checks that each page of docs is in the navigation.
+// TestNavigation_ContainsAllPages checks that the navigation of the documentation site contains each page of docs.
 func TestNavigation_ContainsAllPages(t *testing.T) {
 	config, err := os.ReadFile("tools/repository/mkdocs.yml")
 	require.NoError(t, err)
@@ -32,7 +32,8 @@ func TestNavigation_ContainsAllPages(t *testing.T) {
 	}))
 }
 
-// TestCheckLinks_RejectsBrokenLinks checks that broken links are rejected, and valid links are accepted.
+// TestCheckLinks_RejectsBrokenLinks checks that checkLinks reports broken links and files that a page loads from
+// other sites, and accepts valid links.
 func TestCheckLinks_RejectsBrokenLinks(t *testing.T) {
 	page := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	others, problems, err := checkLinks(fstest.MapFS{

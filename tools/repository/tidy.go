@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// tidyModules runs go mod tidy in a copy of every module. If write is true, it writes the results back;
-// otherwise it returns an error if they differ.
+// tidyModules runs go mod tidy in a copy of every module. If write is true, it writes the results back to the working
+// tree. Otherwise it returns an error if a module is not tidy.
 func (p *proxy) tidyModules(ctx context.Context, write bool) error {
 	version, err := p.repository.requiredVersion()
 	if err != nil {
@@ -29,7 +29,8 @@ func (p *proxy) tidyModules(ctx context.Context, write bool) error {
 	return errors.Join(untidy...)
 }
 
-// tidyModule reports whether the go.mod or go.sum of a module was not tidy.
+// tidyModule runs go mod tidy in a copy of a module, and reports whether this has changed the go.mod or the go.sum.
+// If write is true, it writes the result back to the working tree.
 func (p *proxy) tidyModule(ctx context.Context, m *module, version string, write bool) (changed bool, err error) {
 	dir, err := p.copyModule(m)
 	if err != nil {
@@ -48,8 +49,8 @@ func (p *proxy) tidyModule(ctx context.Context, m *module, version string, write
 		}
 		result := string(text)
 		if name == "go.sum" {
-			// The go.sum in the repository does not contain the modules of the workspace, because they
-			// change with every commit.
+			// Omit the modules of the workspace from the go.sum in the repository, because their hashes change with
+			// every commit.
 			result = ""
 			for line := range strings.Lines(string(text)) {
 				if path, _, _ := strings.Cut(line, " "); p.repository.find(path) == nil {
@@ -76,10 +77,10 @@ func (p *proxy) tidyModule(ctx context.Context, m *module, version string, write
 	return changed, nil
 }
 
-// copyDir returns the directory of the copy of a module.
+// copyDir returns the directory in which copyModule creates the copy of a module.
 func (p *proxy) copyDir(m *module) string { return filepath.Join(p.dir, "copy", m.dir) }
 
-// copyModule copies a module to a directory outside the workspace.
+// copyModule copies a module to a directory outside the workspace, and returns that directory.
 func (p *proxy) copyModule(m *module) (string, error) {
 	dir := p.copyDir(m)
 	source := filepath.Join(p.repository.root, m.dir)

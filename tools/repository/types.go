@@ -14,9 +14,9 @@ import (
 )
 
 // runTypes checks the types of packages for another platform. It finds what differs between platforms, such as a
-// function that a file for another system lacks, and a constant that an int of 32 bits cannot hold. It takes a
-// fraction of the compiler's time, because it generates no code, and skips the bodies of functions outside of the
-// repository. "make cross" compiles them as well.
+// function that a file for another system lacks, or a constant that an int of 32 bits cannot hold. It is several
+// times faster than the compiler, because it generates no code, and skips the bodies of functions outside of the
+// repository. "make cross" compiles these bodies as well.
 func runTypes(args []string) error {
 	flags := flag.NewFlagSet("types", flag.ExitOnError)
 	platform := flags.String("platform", "", "`GOOS/GOARCH`")
@@ -37,8 +37,8 @@ func runTypes(args []string) error {
 	return nil
 }
 
-// checkTypes returns the errors in the packages that match the patterns, for a platform "GOOS/GOARCH". dir is the
-// directory of the module or workspace.
+// checkTypes loads the packages that match the patterns for a platform "GOOS/GOARCH", and returns the errors of the
+// type checker. dir is the directory of the module or workspace. If tests is true, checkTypes also loads the tests.
 func checkTypes(dir, platform string, tests bool, patterns []string) (errs []error, err error) {
 	system, architecture, ok := strings.Cut(platform, "/")
 	if !ok {
@@ -48,7 +48,7 @@ func checkTypes(dir, platform string, tests bool, patterns []string) (errs []err
 		return nil, err
 	}
 	loaded, err := packages.Load(&packages.Config{
-		// Without NeedDeps, Load reads what the compiler has written for the dependencies.
+		// Without NeedDeps, Load would read the types of the dependencies from the export data of the compiler.
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 			packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesSizes,
 		Dir:   dir,
@@ -66,7 +66,7 @@ func checkTypes(dir, platform string, tests bool, patterns []string) (errs []err
 		return nil, err
 	}
 	for _, p := range loaded {
-		if strings.HasSuffix(p.PkgPath, ".test") { // the main package that the go command generates
+		if strings.HasSuffix(p.PkgPath, ".test") { // skip the main package of a test, which the go command generates
 			continue
 		}
 		for _, e := range p.Errors {
@@ -76,7 +76,7 @@ func checkTypes(dir, platform string, tests bool, patterns []string) (errs []err
 	return errs, nil
 }
 
-// removeBodies removes the bodies of all functions. The types of what other packages can use stay the same.
+// removeBodies removes the bodies of all functions, which other packages do not need to check their types.
 func removeBodies(f *ast.File) {
 	for _, d := range f.Decls {
 		if function, ok := d.(*ast.FuncDecl); ok {

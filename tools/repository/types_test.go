@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCheckTypes(t *testing.T) {
+// TestCheckTypes_FindsErrorsOnOtherPlatforms checks that checkTypes finds errors that only the files for another
+// platform, another word size or the tests contain.
+func TestCheckTypes_FindsErrorsOnOtherPlatforms(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":     "module example.com/m\n\ngo 1.26\n",
@@ -23,7 +25,7 @@ func TestCheckTypes(t *testing.T) {
 	for _, c := range []struct {
 		platform string
 		tests    bool
-		want     string // in one of the errors, "" for none
+		want     string // a part of one of the errors; "" if no error is expected
 	}{
 		{"linux/amd64", false, ""},
 		{"linux/386", false, "overflows"},

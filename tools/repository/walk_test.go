@@ -16,19 +16,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxWalkPackages and maxWalkFiles limit the packages and files of the library whose code runs for one
-// candidate, from NewElection until the Status channel is closed. A change that needs fewer packages or
-// files must lower the limits.
+// maxWalkPackages and maxWalkFiles are the maximum numbers of packages and files of the library whose code runs for
+// one candidate, from NewElection until the Status channel is closed. A change that needs fewer packages or files
+// must lower these limits.
 const (
 	maxWalkPackages = 7
 	maxWalkFiles    = 30
 )
 
-// notWalked matches packages that are not part of the walk: those of the embedded server and the
-// dialer.
+// notWalked matches packages that do not count: the embedded server and the dialer.
 var notWalked = regexp.MustCompile(`/(zktest|zkdial|internal/wire|internal/testenv)(/|$)`)
 
-// candidateTest joins an election as its only candidate, leads and resigns, in fake time.
+// candidateTest is a test whose only candidate joins an election, leads and resigns, in fake time.
 const candidateTest = `package main
 
 import (
@@ -65,9 +64,9 @@ func TestCandidate(t *testing.T) {
 }
 `
 
-// TestWalk_ExecutesFewFiles checks that one candidate that joins, leads and resigns does not execute code in
-// more packages or files than the limits below. It measures this with the coverage of candidateTest. go test
-// -v prints the packages and files.
+// TestWalk_ExecutesFewFiles checks that one candidate that joins, leads and resigns does not execute code in more
+// packages or files than maxWalkPackages and maxWalkFiles. The coverage of candidateTest shows which files are
+// executed. go test -v prints the packages and files.
 func TestWalk_ExecutesFewFiles(t *testing.T) {
 	source, profile := filepath.Join(t.TempDir(), "candidate_test.go"), filepath.Join(t.TempDir(), "profile")
 	require.NoError(t, os.WriteFile(source, []byte(candidateTest), 0o600))

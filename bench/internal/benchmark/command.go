@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// Main calls run with a context that is done after limit, or when the process receives an interrupt or
-// SIGTERM. If run fails, Main prints the error after the command's name and exits with 1. If invalid,
-// the error of parsing the command's arguments, is not nil, it exits with 2 instead of calling run. If
-// run succeeds, Main returns.
+// Main calls run with a context that is done after limit, or when the process receives an interrupt or SIGTERM. If
+// run fails, Main prints the error after the command's name and exits with 1. If invalid, the error of parsing the
+// command's arguments, is not nil, Main exits with 2 instead of calling run. If run succeeds, Main returns.
 func Main(name string, invalid error, limit time.Duration, run func(context.Context) error) {
 	if invalid != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, invalid)

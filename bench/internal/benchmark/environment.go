@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// Environment describes the machine and the software on which figures depend.
+// Environment describes the machine and the software on which the figures of a benchmark depend.
 type Environment struct {
 	CPUs       int               `json:"cpus"`
 	Processor  string            `json:"processor,omitempty"` // the model of the processor
 	Platform   string            `json:"platform"`
 	Go         string            `json:"go"`
-	Versions   map[string]string `json:"versions"` // the versions by module or program
+	Versions   map[string]string `json:"versions"` // the versions of the compared software, by module or program
 	LoadBefore string            `json:"load_before"`
 	LoadAfter  string            `json:"load_after"`
 }
 
-// NewEnvironment returns the environment of this process, with the load before the measurement and
-// the versions of those of the modules that the program links.
+// NewEnvironment returns the environment of this process: with the load of the machine before the measurement, and
+// the versions of those of the given modules that the program links.
 func NewEnvironment(modules ...string) Environment {
 	e := Environment{
 		CPUs: runtime.GOMAXPROCS(0), Processor: processorModel(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
@@ -40,7 +40,7 @@ func NewEnvironment(modules ...string) Environment {
 	return e
 }
 
-// String returns the environment on one line. The load is not part of it.
+// String returns the environment on one line, without the load.
 func (e Environment) String() string {
 	parts := []string{fmt.Sprintf("%d CPUs, %s, %s", e.CPUs, e.Platform, e.Go)}
 	if e.Processor != "" {

@@ -7,32 +7,33 @@ import (
 	"time"
 )
 
-// OthersLimit is the number of cores that other programs may use while times are compared. A program
-// that occupies a core exceeds it even if the benchmark itself uses all cores; the usual services of a
-// machine do not exceed it.
+// OthersLimit is the number of processor cores that other programs may use on average while a benchmark measures
+// times. A program that occupies a core exceeds the limit even if the benchmark itself uses all cores; the usual
+// services of a machine do not.
 const OthersLimit = 0.25
 
-// ProcessorUse is the processor time that was used since the machine has started.
+// ProcessorUse is the processor time that the machine and each process have used since the machine has started.
 type ProcessorUse struct {
 	at        time.Time
 	machine   time.Duration // the time that programs, interrupts, and other virtual machines have used
 	processes map[int]processUse
 }
 
-// processUse is the processor time of a process and of those of its children that have ended.
+// processUse is the processor time that a process and its children that have exited have used.
 type processUse struct {
 	parent int
 	name   string
 	used   time.Duration
 }
 
-// Others is what programs other than the benchmark have used in a period.
+// Others describes the processor time that programs other than the benchmark have used in a period.
 type Others struct {
 	Cores   float64 // the average number of cores
-	Busiest string  // describes the process that has used most; empty if there is none
+	Busiest string  // describes the process that has used most processor time; empty if there is none
 }
 
-// Disturb reports whether times of the period are not comparable.
+// Disturb reports whether other programs have used so much processor time that times measured in the period are not
+// comparable.
 func (o Others) Disturb() bool { return o.Cores > OthersLimit }
 
 func (o Others) String() string {
@@ -43,7 +44,8 @@ func (o Others) String() string {
 	return text
 }
 
-// Others returns what was used between before and u, except by the process root and its descendants.
+// Others returns the processor time that was used between before and u, except by the process root and its
+// descendants.
 func (u ProcessorUse) Others(before ProcessorUse, root int) Others {
 	period := u.at.Sub(before.at)
 	if period <= 0 {
@@ -74,7 +76,7 @@ func (u ProcessorUse) descendants(root int) time.Duration {
 }
 
 func (u ProcessorUse) isDescendant(pid, root int) bool {
-	// A loop with a limit: the processes are not read at the same time, so parents can form a cycle.
+	// Limit the number of steps: the processes are not read at the same instant, so their parents can form a cycle.
 	for range len(u.processes) {
 		p, ok := u.processes[pid]
 		if pid == root || !ok {
@@ -85,8 +87,8 @@ func (u ProcessorUse) isDescendant(pid, root int) bool {
 	return false
 }
 
-// parseMachine returns the processor time in the first line of /proc/stat: all columns except those of
-// idle time. Times of guests are not added, because other columns include them.
+// parseMachine returns the processor time in the first line of /proc/stat: the sum of all columns except those of
+// idle time, and those of virtual machines (guests), which other columns include.
 func parseMachine(line string, tick time.Duration) (time.Duration, error) {
 	fields := strings.Fields(line)
 	if len(fields) < 9 || fields[0] != "cpu" {
@@ -98,7 +100,7 @@ func parseMachine(line string, tick time.Duration) (time.Duration, error) {
 // parseProcess returns the processor time and the parent that the text of a file /proc/PID/stat
 // contains.
 func parseProcess(text string, tick time.Duration) (processUse, error) {
-	// The name of the program can contain both characters.
+	// The name of the program can contain parentheses, so its end is the last parenthesis.
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
 		return processUse{}, fmt.Errorf("/proc/PID/stat: unexpected content %q", text)

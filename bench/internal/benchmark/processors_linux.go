@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// userTick is the unit of times in /proc: the kernel's constant USER_HZ is 100 on all platforms of Go.
+// userTick is the unit of times in /proc. The kernel's constant USER_HZ is 100 on all platforms that Go supports.
 const userTick = 10 * time.Millisecond
 
-// ReadProcessorUse returns the processor time that was used so far. It takes some milliseconds.
+// ReadProcessorUse reads the processor time that the machine and each process have used so far. This takes some
+// milliseconds.
 func ReadProcessorUse() (ProcessorUse, error) {
 	u := ProcessorUse{at: time.Now(), processes: map[int]processUse{}}
 	text, err := os.ReadFile("/proc/stat")
@@ -29,7 +30,7 @@ func ReadProcessorUse() (ProcessorUse, error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // the process has exited meanwhile
+			continue // the process has exited in the meantime
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadProcessorUse_OfProcessAndMachine checks that the processor time of this process, and of the
-// machine, is read.
-func TestReadProcessorUse_OfProcessAndMachine(t *testing.T) {
+// TestReadProcessorUse_ReadsProcessAndMachine checks that ReadProcessorUse returns the processor time of this process
+// and of the whole machine.
+func TestReadProcessorUse_ReadsProcessAndMachine(t *testing.T) {
 	before, err := ReadProcessorUse()
 	require.NoError(t, err)
 	after := before

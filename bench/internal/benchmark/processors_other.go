@@ -4,8 +4,8 @@ package benchmark
 
 import "errors"
 
-// ReadProcessorUse is not implemented on this platform.
+// ReadProcessorUse returns an error, because it is not implemented on this platform.
 func ReadProcessorUse() (ProcessorUse, error) { return ProcessorUse{}, errors.ErrUnsupported }
 
-// processorModel is not implemented on this platform.
+// processorModel returns "", because it is not implemented on this platform.
 func processorModel() string { return "" }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// useAt returns the use after a number of seconds. The benchmark is process 10 with its server 11, whose
-// thread is process 12; process 20 belongs to another program.
+// useAt returns the processor times at the given second. The benchmark is process 10, its server is process 11, and
+// the child of the server is process 12. Process 20 belongs to another program.
 func useAt(seconds int, machine, program, server, child, other time.Duration) ProcessorUse {
 	return ProcessorUse{
 		at: time.Unix(int64(seconds), 0), machine: machine,
@@ -20,10 +20,9 @@ func useAt(seconds int, machine, program, server, child, other time.Duration) Pr
 	}
 }
 
-// TestOthers_SubtractsTheBenchmark checks that the processor time of the benchmark's own processes does not
-// count as that of others, that time before the period does not count, and that the busiest program is not
-// one of the benchmark.
-func TestOthers_SubtractsTheBenchmark(t *testing.T) {
+// TestOthers_ExcludesProcessesOfBenchmark checks that Others excludes the processor time of the benchmark and its
+// descendants, and the time before the measured period, and that the busiest program is not part of the benchmark.
+func TestOthers_ExcludesProcessesOfBenchmark(t *testing.T) {
 	before := useAt(100, 1000*time.Second, time.Second, time.Second, 0, 30*time.Second)
 	quiet := useAt(110, 1016*time.Second, 9*time.Second, 8*time.Second, 500*time.Millisecond, 30*time.Second)
 	o := quiet.Others(before, 10)
@@ -42,16 +41,16 @@ func TestOthers_SubtractsTheBenchmark(t *testing.T) {
 		"the clocks of the machine and of processes differ by some ticks")
 }
 
-// TestDescends_EndsWithCycles checks that parents that form a cycle, because process IDs were reused between
-// two reads, are not followed forever.
-func TestDescends_EndsWithCycles(t *testing.T) {
+// TestIsDescendant_ReturnsIfParentsFormCycle checks that isDescendant returns although the parents form a cycle. That
+// happens if the system has reused process IDs between two reads.
+func TestIsDescendant_ReturnsIfParentsFormCycle(t *testing.T) {
 	u := ProcessorUse{processes: map[int]processUse{5: {parent: 6}, 6: {parent: 5}}}
 	require.False(t, u.isDescendant(5, 1))
 }
 
-// TestParseMachine_IdleTimeDoesNotCount checks that idle time does not count, and that the time of guests
-// does not count twice.
-func TestParseMachine_IdleTimeDoesNotCount(t *testing.T) {
+// TestParseMachine_ExcludesIdleTime checks that parseMachine excludes idle time, and does not count the time of
+// virtual machines twice.
+func TestParseMachine_ExcludesIdleTime(t *testing.T) {
 	used, err := parseMachine("cpu  1 2 4 1000 2000 8 16 32 500 600", time.Second)
 	require.NoError(t, err)
 	require.Equal(t, 63*time.Second, used)
@@ -59,9 +58,9 @@ func TestParseMachine_IdleTimeDoesNotCount(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestParseProcess_NameWithSpaces checks that a name with spaces and parentheses does not shift the columns,
-// and that the time of ended children counts.
-func TestParseProcess_NameWithSpaces(t *testing.T) {
+// TestParseProcess_AcceptsNameWithSpacesAndParentheses checks that spaces and parentheses in the name of a process do
+// not shift the columns that parseProcess reads, and that the time of children that have exited is included.
+func TestParseProcess_AcceptsNameWithSpacesAndParentheses(t *testing.T) {
 	p, err := parseProcess("7 (a) (b c) S 3 7 7 0 -1 4194304 101 0 0 0 1 2 4 8 20 0 1 0 37740", time.Second)
 	require.NoError(t, err)
 	require.Equal(t, processUse{parent: 3, name: "a) (b c", used: 15 * time.Second}, p)

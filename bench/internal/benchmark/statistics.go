@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Period is the time in which clients repeat an operation. Operations that complete during Warmup
-// do not count.
+// Period is the time in which clients repeat an operation. Operations that complete during Warmup, its first part, do
+// not count; those that complete during Length do.
 type Period struct{ Warmup, Length time.Duration }
 
-// Total returns the duration of the whole period.
+// Total returns the duration of the warm-up and the measured part together.
 func (p Period) Total() time.Duration { return p.Warmup + p.Length }
 
 // Quantile returns the q-quantile of samples, which need not be sorted. It returns NaN if there are
@@ -32,8 +32,7 @@ func Quantile(samples []float64, q float64) float64 {
 // Median returns the median of samples.
 func Median(samples []float64) float64 { return Quantile(samples, 0.5) }
 
-// Spread formats the median of samples, followed by the quartiles in parentheses. The format is
-// that of each number.
+// Spread formats the median of samples, followed by the quartiles in parentheses. It formats each number with format.
 func Spread(format string, samples []float64) string {
 	return fmt.Sprintf(format+" ("+format+"–"+format+")", Median(samples), Quantile(samples, 0.25), Quantile(samples, 0.75))
 }

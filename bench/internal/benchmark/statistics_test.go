@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// TestQuantile_Interpolates checks that a quantile is interpolated between the samples next to it, and that
-// the caller's samples are not sorted.
-func TestQuantile_Interpolates(t *testing.T) {
+// TestQuantile_InterpolatesBetweenSamples checks that Quantile interpolates between the two nearest samples, and does
+// not sort the slice of its caller.
+func TestQuantile_InterpolatesBetweenSamples(t *testing.T) {
 	samples := []float64{4, 1, 3, 2, 5}
 	require.Equal(t, 1.0, benchmark.Quantile(samples, 0))
 	require.Equal(t, 2.0, benchmark.Quantile(samples, 0.25))
@@ -23,7 +23,8 @@ func TestQuantile_Interpolates(t *testing.T) {
 	require.True(t, math.IsNaN(benchmark.Median(nil)))
 }
 
-// TestSpread_OfSamples checks that the numbers are the median and the quartiles, in this order.
-func TestSpread_OfSamples(t *testing.T) {
+// TestSpread_FormatsMedianAndQuartiles checks that Spread prints the median, followed by the lower and the upper
+// quartile in parentheses.
+func TestSpread_FormatsMedianAndQuartiles(t *testing.T) {
 	require.Equal(t, "3.0 (2.0–4.0)", benchmark.Spread("%.1f", []float64{4, 1, 3, 2, 5}))
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// change is a change of an election, as the list of recent changes shows it.
+// change is a change of an election in the list of recent changes.
 type change struct {
 	at       time.Time
 	election string
@@ -14,11 +14,11 @@ type change struct {
 	style    Style
 }
 
-// maxChanges is the maximum number of recent changes.
+// maxChanges is the maximum number of recent changes that a State keeps.
 const maxChanges = 200
 
-// changesBetween returns the changes between two states of an election, the oldest first. The first list
-// is not a change.
+// changesBetween returns the changes between two states of an election, the oldest first. The first state of an
+// election is not a change.
 func changesBetween(before, after election) (all []change) {
 	add := func(style Style, format string, args ...any) {
 		all = append(all, change{text: fmt.Sprintf(format, args...), style: style})

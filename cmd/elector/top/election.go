@@ -6,16 +6,16 @@ import "time"
 type election struct {
 	name    string
 	queue   []Candidate
-	missing bool      // reports that the election does not exist
-	updated time.Time // the time of this state; zero before the first one
-	err     error     // the error of the last request, if it has failed
-	// leadsSince is when the leader was first seen to lead. ledBefore reports that the first list
-	// contained this leader, which may have led before.
+	missing bool      // whether the election does not exist
+	updated time.Time // when this state was received; zero if none was received yet
+	err     error     // the error of the last request if that request has failed
+	// leadsSince is when the screen first showed the leader as leading. ledBefore is true if already the first list
+	// contained this leader, which may then have led for longer.
 	leadsSince time.Time
 	ledBefore  bool
 }
 
-// withCandidates returns the election with new candidates.
+// withCandidates returns the state of the election after the backend has listed its candidates.
 func (e election) withCandidates(m Listed) election {
 	first := e.updated.IsZero()
 	previous := e.leader()
@@ -26,7 +26,7 @@ func (e election) withCandidates(m Listed) election {
 	return e
 }
 
-// leader returns the first candidate, or the zero Candidate.
+// leader returns the first candidate, which leads, or the zero Candidate if there is none.
 func (e election) leader() Candidate {
 	if len(e.queue) == 0 {
 		return Candidate{}
@@ -34,7 +34,7 @@ func (e election) leader() Candidate {
 	return e.queue[0]
 }
 
-// isLeaderless reports whether the election is known to exist without a leader.
+// isLeaderless reports whether the backend has reported that the election exists and has no leader.
 func (e election) isLeaderless() bool {
 	return !e.updated.IsZero() && !e.missing && len(e.queue) == 0
 }

@@ -1,16 +1,16 @@
 package top
 
-// Key is a key that was pressed.
+// Key is a key that the user has pressed.
 type Key int
 
-// The keys with a function.
+// The keys that have a function.
 const (
 	KeyNone Key = iota
 	KeyUp
 	KeyDown
 	KeyHome
 	KeyEnd
-	KeySwitch // switches between elections and candidates
+	KeySwitch // switches between the elections and the candidates of the selected election
 	KeyBack
 	KeyErase
 	KeyFilter
@@ -20,12 +20,12 @@ const (
 	KeyQuit
 )
 
-// characterKeys maps characters to keys.
+// characterKeys contains the keys that characters stand for.
 var characterKeys = map[string]Key{
 	"k": KeyUp, "j": KeyDown, "/": KeyFilter, "s": KeySort, "r": KeyResign, "?": KeyHelp, "h": KeyHelp, "q": KeyQuit,
 }
 
-// handleText handles a character: a part of the filter, a confirmation, or a key.
+// handleText handles a typed character, which is a part of the filter, an answer to a question, or a key.
 func (s State) handleText(text string) State {
 	switch {
 	case s.filtering:
@@ -106,7 +106,7 @@ func (s State) handleKey(k Key) State {
 		s.quit = true
 	}
 	if !s.inQueue && (k == KeyUp || k == KeyDown || k == KeyHome || k == KeyEnd) {
-		s.selected = "" // without a name, clampSelection selects the election in the row
+		s.selected = "" // clampSelection then selects the election in the row
 	}
 	return s
 }

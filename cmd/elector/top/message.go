@@ -6,14 +6,14 @@ import "time"
 type Candidate struct {
 	Name, ID, Session string
 	Token             int64
-	Joined            time.Time // when the candidate joined; zero if the time is unknown
+	Joined            time.Time // the time at which the candidate joined the election; zero if the time is unknown
 }
 
-// Message is an event: one of the types below, or a Key.
+// Message is an event for [State.Update]: one of the types below, or a Key.
 type Message any
 
 type (
-	// Listed contains the candidates of an election in order, the leader first.
+	// Listed reports the candidates of an election in their order, with the leader first.
 	Listed struct {
 		At         time.Time
 		Election   string
@@ -24,32 +24,32 @@ type (
 		At       time.Time
 		Election string
 	}
-	// Failed contains the error of a request for the candidates of an election.
+	// Failed reports that a request for the candidates of an election has failed.
 	Failed struct {
 		At       time.Time
 		Election string
 		Err      error
 	}
-	// Found adds elections to those that are shown.
+	// Found adds the elections that a search has found to those on the screen.
 	Found struct {
 		Elections []string
 		Note      string // a problem of the search, or ""
 	}
-	// Resigned is the result of a Request.
+	// Resigned is the result of a Request: whether the candidate has left its position.
 	Resigned struct {
 		At      time.Time
 		Request Request
 		Err     error // the reason why the candidate has not left its position, or nil
 	}
-	// Tick contains the current time.
+	// Tick reports the current time.
 	Tick struct{ At time.Time }
-	// Size is the size of the screen.
+	// Size reports the size of the screen.
 	Size struct{ Width, Height int }
-	// Typed is a key with a character.
+	// Typed reports that the user has typed a character.
 	Typed struct{ Text string }
 )
 
-// Request requests a candidate to hand over.
+// Request requests a candidate to hand over its leadership or its position.
 type Request struct {
 	Election  string
 	Candidate Candidate

@@ -10,10 +10,10 @@ import (
 	"github.com/gdamore/tcell/v3/color"
 )
 
-// Run shows a State and applies messages to it. It returns nil if the user quits, the cause of ctx
-// if ctx is done, and an error if the terminal fails. The caller has initialized the screen and
-// finishes it. Run calls resign with each request that the user has confirmed; resign must not
-// block. Run does not start goroutines.
+// Run shows a State on the screen and applies messages and keys to it. It returns nil if the user quits, the cause of
+// ctx if ctx is done, and an error if the terminal fails. The caller initializes the screen before the call, and
+// finishes it afterwards. Run calls resign with each request that the user has confirmed; resign must not block. Run
+// does not start goroutines.
 func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Message, resign func(Request)) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()

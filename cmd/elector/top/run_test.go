@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// terminal is a call of Run on an emulated terminal.
+// terminal is an emulated terminal on which a test calls Run.
 type terminal struct {
 	*testing.T
 	term     vt.MockTerm
 	messages chan Message
-	done     chan error   // done receives the result of Run
-	requests chan Request // requests receives the requests that the user has confirmed
+	done     chan error   // receives the result of Run
+	requests chan Request // receives the requests that the user has confirmed
 	stop     context.CancelCauseFunc
 }
 
@@ -44,7 +44,7 @@ func startRunOn(t *testing.T, term vt.MockTerm, tty tcell.Tty, elections ...stri
 	return v
 }
 
-// waitForText waits until the screen contains a text, and returns its position.
+// waitForText waits until the screen contains a text, and returns the position of that text.
 func (v *terminal) waitForText(text string) (x, y int) {
 	v.Helper()
 	limit := time.After(10 * time.Second)
@@ -74,7 +74,8 @@ func (v *terminal) cellAt(x, y int) vt.Cell {
 
 func (v *terminal) typeKeys(text string) { v.term.SendRaw([]byte(text)) }
 
-// TestRun_KeysChangeScreen checks that keys and messages change the screen, and that requests are sent.
+// TestRun_KeysChangeScreen checks that keys and messages change the screen, and that Run passes on the requests that
+// the user has confirmed.
 func TestRun_KeysChangeScreen(t *testing.T) {
 	v := startRun(t, "/jobs/report", "/jobs/clean")
 	v.messages <- Listed{secondsAfterStart(1), "/jobs/report", []Candidate{one, four}}
@@ -100,21 +101,21 @@ func TestRun_KeysChangeScreen(t *testing.T) {
 	require.NoError(t, <-v.done)
 }
 
-// TestRun_ContextDone checks that Run returns the cause of its context.
-func TestRun_ContextDone(t *testing.T) {
+// TestRun_ReturnsCauseOfContext checks that Run returns the cause for which its context was cancelled.
+func TestRun_ReturnsCauseOfContext(t *testing.T) {
 	v := startRun(t)
 	v.stop(context.DeadlineExceeded)
 	require.ErrorIs(t, <-v.done, context.DeadlineExceeded)
 }
 
-// TestRun_CtrlC checks that Ctrl-C quits.
-func TestRun_CtrlC(t *testing.T) {
+// TestRun_ReturnsAfterCtrlC checks that Run returns without an error after the user has typed Ctrl-C.
+func TestRun_ReturnsAfterCtrlC(t *testing.T) {
 	v := startRun(t)
 	v.typeKeys("\x03")
 	require.NoError(t, <-v.done)
 }
 
-// closableTTY is a connection to a terminal. After closed is closed, Read returns io.EOF.
+// closableTTY is a connection to a terminal whose Read returns io.EOF after the channel closed is closed.
 type closableTTY struct {
 	vt.MockTerm
 	closed chan struct{}
@@ -130,8 +131,9 @@ func (l *closableTTY) Read(p []byte) (int, error) {
 	}
 }
 
-// TestRun_TerminalFails checks that Run does not continue without a terminal, in which the user could quit.
-func TestRun_TerminalFails(t *testing.T) {
+// TestRun_FailsWithoutTerminal checks that Run returns an error when it loses its terminal, because the user could
+// not quit any more.
+func TestRun_FailsWithoutTerminal(t *testing.T) {
 	term := vt.NewMockTerm(vt.MockOptSize{X: 80, Y: 24})
 	l := &closableTTY{term, make(chan struct{})}
 	v := startRunOn(t, term, l, "/a")
@@ -146,8 +148,9 @@ func TestRun_TerminalFails(t *testing.T) {
 	}
 }
 
-// TestRun_NoColor checks that NO_COLOR turns colours off, and no other attributes.
-func TestRun_NoColor(t *testing.T) {
+// TestRun_OmitsColorsIfNoColorIsSet checks that the environment variable NO_COLOR removes the colours from the
+// screen, but no other attributes.
+func TestRun_OmitsColorsIfNoColorIsSet(t *testing.T) {
 	for _, off := range []string{"", "1"} {
 		t.Setenv("NO_COLOR", off)
 		v := startRun(t, "/a")

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// order is an order of the elections.
+// order is the order in which the screen lists elections.
 type order int
 
 const (
 	asGiven order = iota
 	byName
-	byState   // elections without a leader or an answer first
-	byChange  // the newest leader first
+	byState   // elections without a leader, or whose backend does not answer, first
+	byChange  // the election whose leader changed last first
 	byWaiting // the election with the most candidates first
 	orderCount
 )
@@ -22,7 +22,7 @@ func (o order) String() string {
 	return [...]string{"as given", "by name", "by state", "by last change", "by candidates"}[o]
 }
 
-// visibleElections returns the elections that match the filter, in order.
+// visibleElections returns the elections that match the filter, in the selected order.
 func (s State) visibleElections() []election {
 	visible := slices.Clone(s.elections)
 	if s.filter != "" {
@@ -57,8 +57,8 @@ func (s State) visibleElections() []election {
 	return visible
 }
 
-// clampSelection limits the selection to the visible elections and candidates. An election remains
-// selected if its row changes.
+// clampSelection moves the selection and the cursor to a visible election and an existing candidate. An election
+// remains selected if only its row changes.
 func (s State) clampSelection() State {
 	visible := s.visibleElections()
 	if i := slices.IndexFunc(visible, func(e election) bool { return e.name == s.selected }); i >= 0 {

@@ -17,21 +17,21 @@ type State struct {
 	started, now  time.Time
 	width, height int
 	elections     []election
-	note          string   // the problem of the search for elections, or empty
+	note          string   // the problem of the last search for elections, or empty
 	changes       []change // the changes to show, the newest first
 	selected      string   // the name of the selected election
-	selectedRow   int      // the row of that election
+	selectedRow   int      // the row of the selected election
 	order         order
 	filter        string
-	filtering     bool     // keys change the filter
-	inQueue       bool     // keys move in the queue of the selected election
-	cursor        int      // the position of the cursor in that queue
-	unconfirmed   *Request // the request that the user must confirm, or nil
+	filtering     bool     // whether typed keys change the filter
+	inQueue       bool     // whether keys move the cursor in the queue of the selected election
+	cursor        int      // the position of the cursor in the queue
+	unconfirmed   *Request // the request that the user is asked to confirm, or nil
 	confirmed     *Request // the request that the user has confirmed, or nil
 	help, quit    bool
 }
 
-// New returns the State of elections that were not listed yet.
+// New returns the State of a screen whose elections have not been listed yet.
 func New(title string, now time.Time, elections ...string) State {
 	s := State{title: title, started: now, now: now, width: 80, height: 24}
 	return s.addElections(elections)
@@ -40,14 +40,14 @@ func New(title string, now time.Time, elections ...string) State {
 // Quit reports whether the user wants to quit.
 func (s State) Quit() bool { return s.quit }
 
-// TakeRequest returns the request that the user has confirmed, or nil, and the State without it.
+// TakeRequest returns the request that the user has confirmed, or nil, and the State without that request.
 func (s State) TakeRequest() (State, *Request) {
 	r := s.confirmed
 	s.confirmed = nil
 	return s, r
 }
 
-// Update returns the State after m.
+// Update returns the State after the message m, without changing s.
 func (s State) Update(m Message) State {
 	switch m := m.(type) {
 	case Tick:
@@ -82,7 +82,7 @@ func (s State) Update(m Message) State {
 	return s.clampSelection()
 }
 
-// addElections appends elections that are not shown yet.
+// addElections adds those of the elections to the screen that it does not show yet.
 func (s State) addElections(names []string) State {
 	s.elections = slices.Clone(s.elections)
 	for _, name := range names {
@@ -99,7 +99,7 @@ func (s State) recordChange(c change) State {
 	return s
 }
 
-// updateElection applies f to an election, and records the differences.
+// updateElection applies f to an election, and adds the differences to the recent changes.
 func (s State) updateElection(name string, at time.Time, f func(election) election) State {
 	if at.After(s.now) {
 		s.now = at

@@ -13,10 +13,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 
-// secondsAfterStart returns a time after the start.
+// secondsAfterStart returns the time that many seconds after the variable start.
 func secondsAfterStart(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-// newCandidate returns the n-th candidate of an election. It joined some time before the start.
+// newCandidate returns a candidate with the number n. The candidate has joined the given time before the variable
+// start.
 func newCandidate(name string, n int, before time.Duration) Candidate {
 	return Candidate{
 		Name: name, ID: fmt.Sprintf("/jobs/report/_c_0f1e2d3c-4b5a-8e1e-9786-a5b4c3d2e1%02x-latch-%010d", n, n),
@@ -24,7 +25,7 @@ func newCandidate(name string, n int, before time.Duration) Candidate {
 	}
 }
 
-// newQueue returns n candidates.
+// newQueue returns a queue of n candidates.
 func newQueue(n int) (queue []Candidate) {
 	for i := range n {
 		queue = append(queue, newCandidate(fmt.Sprintf("web-%d", i), i, time.Duration(n-i)*time.Hour))
@@ -38,22 +39,22 @@ var (
 	four = newCandidate("web-4", 4, 59*time.Second)
 )
 
-// TestUpdate_OldStateUnchanged checks that Update does not change the State of its receiver.
-func TestUpdate_OldStateUnchanged(t *testing.T) {
+// TestUpdate_LeavesOldStateUnchanged checks that Update returns a new State and does not change its receiver.
+func TestUpdate_LeavesOldStateUnchanged(t *testing.T) {
 	before := New("", start, "/a")
 	view := before.View()
 	before.Update(Listed{secondsAfterStart(1), "/a", []Candidate{one}}).Update(KeySwitch).Update(Found{Elections: []string{"/b"}})
 	require.Equal(t, view, before.View())
 }
 
-// TestTakeRequest_AfterConfirmation checks that a request is sent only after a confirmation, and only to the
-// selected candidate.
-func TestTakeRequest_AfterConfirmation(t *testing.T) {
+// TestTakeRequest_ReturnsOnlyConfirmedRequest checks that TakeRequest returns a request to resign only after the user
+// has confirmed it, and that the request names the candidate for which the user was asked.
+func TestTakeRequest_ReturnsOnlyConfirmedRequest(t *testing.T) {
 	s := New("", start, "/a").Update(KeyResign)
 	require.Nil(t, s.unconfirmed, "there is no candidate")
 	s = s.Update(Listed{secondsAfterStart(1), "/a", []Candidate{one, two}}).Update(Typed{"r"})
 	_, request := s.TakeRequest()
-	require.Nil(t, request, "it was not confirmed")
+	require.Nil(t, request, "the user has not confirmed the request")
 	for _, no := range []Message{Typed{"n"}, KeyBack, KeyDown, Typed{"q"}} {
 		_, request = s.Update(no).TakeRequest()
 		require.Nil(t, request)
@@ -65,8 +66,8 @@ func TestTakeRequest_AfterConfirmation(t *testing.T) {
 	require.Nil(t, request)
 }
 
-// TestUpdate_SelectionFollowsElection checks that the selection follows an election whose row changes, and leaves an
-// election that the filter hides.
+// TestUpdate_SelectionFollowsElection checks that the selection stays on its election if the sort order moves the
+// row, and moves to another election if the filter hides the row.
 func TestUpdate_SelectionFollowsElection(t *testing.T) {
 	s := New("", start, "/b", "/a", "/c").Update(KeyDown)
 	require.Equal(t, "/a", s.selected)
@@ -77,8 +78,9 @@ func TestUpdate_SelectionFollowsElection(t *testing.T) {
 	require.Equal(t, "/c", s.selected)
 }
 
-// TestQuit_ByEachKey checks that each of the keys quits, and that an empty screen can be used.
-func TestQuit_ByEachKey(t *testing.T) {
+// TestQuit_ReportsWhetherUserHasQuit checks that Quit reports true after the key that quits, also on the help screen,
+// and that all keys are harmless while no elections are shown.
+func TestQuit_ReportsWhetherUserHasQuit(t *testing.T) {
 	s := New("", start, "/a")
 	require.False(t, s.Update(KeyNone).Quit())
 	require.True(t, s.Update(KeyQuit).Quit())

@@ -12,10 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// Style is a style of text.
+// Style is the style in which the screen shows a text.
 type Style int
 
-// The styles of texts. They add nothing that the text does not contain.
+// The styles of texts. A style shows nothing that the text does not also express, because terminals can lack colours.
 const (
 	Plain Style = iota
 	Title
@@ -36,14 +36,14 @@ type Span struct {
 // Row is one row of the screen. It is as wide as the screen.
 type Row []Span
 
-// The minimum width and height of the screen.
+// minWidth and minHeight are the size of the screen below which View shows only that the screen must be larger.
 const (
 	minWidth  = 40
 	minHeight = 10
 )
 
-// The recent changes are on the right if the screen has at least wideWidth columns. Otherwise they are
-// at the bottom if the screen has at least tallHeight rows.
+// The screen shows the recent changes on the right if it has at least wideWidth columns, and otherwise at the bottom
+// if it has at least tallHeight rows.
 const (
 	wideWidth  = 120
 	tallHeight = 20
@@ -88,7 +88,7 @@ func (r Row) fitWidth(width int) Row {
 	return fitted
 }
 
-// textRow returns a row with one style.
+// textRow returns a row whose whole text has one style.
 func textRow(style Style, format string, args ...any) Row {
 	return Row{{Text: fmt.Sprintf(format, args...), Style: style}}
 }
@@ -125,14 +125,14 @@ func (s State) screenRows() []Row {
 	left := s.width - panel - 3
 	rows := s.mainRows(left, s.height)
 	changes := s.changeRows(panel, s.height-3)
-	const first = 2 // below the title and the summary
+	const first = 2 // the first row below the title and the summary
 	for i, change := range changes {
 		rows[first+i] = append(append(rows[first+i].fitWidth(left), Span{Text: " | ", Style: Dim}), change...)
 	}
 	return rows
 }
 
-// mainRows returns the rows without the recent changes, or with them at the bottom if there is space.
+// mainRows returns the rows of elections and candidates, and also of the recent changes if they are at the bottom.
 func (s State) mainRows(width, height int) []Row {
 	// The number 9 counts the rows that are always present: the title, the summary and the header of
 	// the elections; a blank row, the title and the header of the queue; two rows of the selected
@@ -156,7 +156,7 @@ func (s State) mainRows(width, height int) []Row {
 	return append(rows, s.keyRow())
 }
 
-// keyRow returns the keys, or the question that the user must answer.
+// keyRow returns a row with the available keys, or with the question that the user must answer.
 func (s State) keyRow() Row {
 	switch {
 	case s.filtering:
@@ -213,7 +213,7 @@ func (s State) summaryRow(visible int) Row {
 	return append(r, Span{Text: more})
 }
 
-// formatPlural returns a number with a noun.
+// formatPlural returns a number followed by a noun, in the plural unless the number is 1.
 func formatPlural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -233,7 +233,7 @@ func (s State) electionRows(visible []election, width, height int) []Row {
 	}
 	const leads, waiting = 8, 5
 	names := width - 2 - token - leads - waiting - 4*2
-	// Each column has at most its share, or more if the other column needs less.
+	// Each column gets at most its share of the width, or more if the other column needs less than its share.
 	name := max(8, min(longest, max(names*11/20, names-leader)))
 	widths := []int{name, max(6, min(leader, names-name)), -token, -leads, -waiting}
 	rows := []Row{textRow(Header, "  %s", joinColumns(widths, "ELECTION", "LEADER", "TOKEN", "LEADS", "WAIT"))}
@@ -296,7 +296,7 @@ func (s State) queueRows(width, height int) []Row {
 	}
 	const number, joined, minID, minWithSession = 4, 8, 19, 70
 	if width < minWithSession {
-		session = 0 // a width of 0 omits the column
+		session = 0 // joinColumns omits columns of width 0
 	}
 	names := width - 2 - number - joined - session - 4*2
 	id = max(minID, min(id, names-min(longest, 20)))
@@ -360,7 +360,7 @@ func (s State) changeRows(width, height int) []Row {
 
 func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// firstRow returns the first of n rows to show in a height, so that row at is visible.
+// firstRow returns the first of n rows to show on a screen of the given height, so that the row at is visible.
 func firstRow(at, height, n int) int {
 	return max(0, min(at-height/2, n-height))
 }
@@ -390,7 +390,7 @@ func padText(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
 }
 
-// clipText shortens a text to a width, and replaces control characters, which other programs can choose.
+// clipText shortens a text to a width, and replaces control characters, because other programs can choose the text.
 func clipText(text string, width int) string {
 	text = cmdline.Printable(text)
 	if displaywidth.String(text) <= width {
@@ -402,7 +402,7 @@ func clipText(text string, width int) string {
 	return displaywidth.TruncateString(text, width, "...")
 }
 
-// clipHead shortens a text like clipText, but removes its beginning.
+// clipHead shortens a text to a width like clipText, but removes the beginning of the text instead of the end.
 func clipHead(text string, width int) string {
 	text = cmdline.Printable(text)
 	for displaywidth.String(text) > width {

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the screens to testdata")
 
-// TestView_MatchesTestdata checks that each screen is equal to the screen in testdata. Each row there begins with the
-// initials of the styles of its spans, followed by * if the span is selected.
+// TestView_MatchesTestdata checks that each screen is equal to its file in testdata. Each row of a file begins with
+// the initials of the styles of its spans, with * after the style of a selected span.
 func TestView_MatchesTestdata(t *testing.T) {
 	listed := []Message{
 		Listed{secondsAfterStart(1), "/jobs/report", []Candidate{one, two, four}},
@@ -115,8 +115,8 @@ func TestView_MatchesTestdata(t *testing.T) {
 	}
 }
 
-// TestAge_Format checks that durations have the documented format.
-func TestAge_Format(t *testing.T) {
+// TestFormatAge_UsesAtMostTwoUnits checks that formatAge prints a duration with at most its two largest units.
+func TestFormatAge_UsesAtMostTwoUnits(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 59 * time.Second: "59s", time.Minute: "1m00s", time.Hour - 1: "59m59s",
 		time.Hour: "1h00m", 25 * time.Hour: "1d01h", 1000 * 24 * time.Hour: "1000d00h",

@@ -6,14 +6,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// limits determine when a group that was stopped receives KILL. The methods depend on nothing else.
+// limits determine when a process group that has received TERM receives KILL. The results depend only on the
+// arguments and the limits.
 type limits struct {
 	Grace, LostGrace time.Duration
 }
 
-// untilKill returns the time from now until KILL. stopTime is when the group was stopped. leaseEnd is
-// zero if there is no lease. Timers and the monotonic clock stop while the machine is suspended,
-// so the lease counts by the wall clock as well, and the result must be computed again periodically.
+// untilKill returns the time from now until KILL. stopTime is the time at which the group received TERM. leaseEnd is
+// zero if there is no lease. Because timers and the monotonic clock stop while the machine is suspended, a lease also
+// expires by the wall clock, and the caller must compute the result again periodically.
 func (l limits) untilKill(stopTime, leaseEnd, now time.Time) time.Duration {
 	left := stopTime.Add(l.Grace).Sub(now)
 	if leaseEnd.IsZero() {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// suspend returns t as a machine sees it that was suspended for d: the wall clock has advanced, and the
-// monotonic clock has not. Package time cannot create a time whose clock readings differ.
+// suspend returns t as a machine reads it that was suspended for d: the wall clock has advanced, and the monotonic
+// clock has not. Package time cannot create a time with clock readings that differ.
 func suspend(t time.Time, d time.Duration) time.Time {
 	t = t.Add(d)
 	(*struct {
@@ -19,8 +19,8 @@ func suspend(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestUntilKill_LeavesTimeToReactToTERM checks that KILL is sent no later than allowed, and that the program
-// has time to react to TERM.
+// TestUntilKill_LeavesTimeToReactToTERM checks that untilKill leaves the program time to react to TERM, but not more
+// than the grace, or than the lost grace after the lease has expired.
 func TestUntilKill_LeavesTimeToReactToTERM(t *testing.T) {
 	const grace, lostGrace = 10 * time.Second, time.Second
 	now := time.Now()

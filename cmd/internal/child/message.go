@@ -5,20 +5,20 @@ import "time"
 // watchdogName is the only argument of a watchdog process, by which [RunWatchdog] recognizes it.
 const watchdogName = "elector-watchdog"
 
-// These are the messages: the parent sends a task to its watchdog, and then instructions, and the
-// watchdog sends reports. Each message is one line of JSON. The environment of the program is not part
-// of the task, because the program inherits that of its watchdog.
+// The messages between parent and watchdog: the parent sends a task, and then instructions, and the watchdog sends
+// reports. Each message is one line of JSON. A task does not contain the environment, because the program inherits
+// the environment of its watchdog.
 type (
 	task struct {
-		Args [][]byte // not of type string, because strings in JSON would have to be UTF-8
+		Args [][]byte // bytes instead of strings, which would have to be UTF-8 in JSON
 		limits
 		Sweep, Leased bool
 		Lease         lease
 	}
 	instruction struct {
-		Lease  *lease // Lease extends the lease, unless it is nil
-		Signal int    // Signal is sent to the program, unless it is 0
-		Stop   bool   // Stop stops the group
+		Lease  *lease // Lease is the new deadline of the lease; nil if the deadline does not change
+		Signal int    // Signal is the number of a signal for the program; 0 for none
+		Stop   bool   // Stop requests the watchdog to stop the process group
 	}
 	report struct {
 		Started  int // the process ID of the program, which is also the ID of its group

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// startLimit is the time in which the watchdog must start the program.
+	// startLimit is the maximum time that the watchdog may take to start the program.
 	startLimit = 10 * time.Second
-	// writeLimit is the time in which the watchdog must read an instruction.
+	// writeLimit is the maximum time that the parent waits until the watchdog accepts an instruction.
 	writeLimit = time.Second
-	// stopMargin is the time, after the grace, in which the watchdog must have stopped the group. Then
-	// the parent kills the group, and after the same time the watchdog. After the lost grace, the
-	// margin is the lost grace divided by lostMargin, which with the defaults of elector ends before
-	// another candidate is elected.
+	// stopMargin is the time after the grace in which the watchdog must have stopped the group. When it has elapsed,
+	// the parent kills the group, and after another stopMargin the watchdog. After the lost grace, the margin is the
+	// lost grace divided by lostMargin. With the defaults of elector, that margin ends before another candidate is
+	// elected.
 	stopMargin = 2 * time.Second
 	lostMargin = 8
 )
 
-// Process is a program that was started. Its methods may be called from any goroutine.
+// Process is a program that [Start] has started. Its methods may be called from any goroutine.
 type Process struct {
 	command Command
 	cmd     *exec.Cmd   // the process of the watchdog
 	pid     int         // the ID of the program, and of its group
-	stopped atomic.Bool // reports that Stop was called
+	stopped atomic.Bool // whether Stop was called
 	done    chan struct{}
 	exit    Exit // valid after done is closed
 
@@ -45,7 +45,7 @@ type Process struct {
 // the program does not exist.
 func Start(c Command) (*Process, error) {
 	if len(c.Args) == 0 {
-		return nil, errors.New("start: no program")
+		return nil, errors.New("start: Args contains no program")
 	}
 	p, err := withReserve(func() (*Process, error) { return startProcess(c) })
 	if err != nil {
@@ -104,7 +104,7 @@ func startProcess(c Command) (*Process, error) {
 	}
 	decoder := json.NewDecoder(reports)
 	if err := p.sendTask(t, reports, decoder); err != nil {
-		control.Close() // this makes the watchdog stop the program, if it was started
+		control.Close() // closing control makes the watchdog stop the program, if the program has started
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 		reports.Close()
@@ -136,7 +136,8 @@ func (p *Process) sendTask(t task, reports *os.File, decoder *json.Decoder) erro
 	return nil
 }
 
-// superviseWatchdog extends the lease until the watchdog reports the exit of the program, or dies.
+// superviseWatchdog extends the lease until the watchdog reports the exit of the program, or until the watchdog dies,
+// in which case superviseWatchdog kills the group.
 func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c Command, deadline time.Time) {
 	exited := make(chan struct{})
 	var renewing sync.WaitGroup
@@ -158,7 +159,7 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 	p.control.Close()
 	p.control = nil
 	p.mu.Unlock()
-	// Complete the reserve before done is closed, because the next process may be started then.
+	// Complete the reserve before done is closed, because the caller may then start the next process.
 	completed := tryCompleteReserve()
 	close(p.done)
 	if !completed {
@@ -166,15 +167,15 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 	}
 }
 
-// renewLease sends each new deadline of the lease to the watchdog until the program has exited. sent
-// is the deadline that the watchdog knows.
+// renewLease sends each new deadline of the lease to the watchdog until the program has exited. sent is the deadline
+// that the watchdog has received with its task.
 func (p *Process) renewLease(c Command, sent time.Time, exited <-chan struct{}) {
 	tick := time.NewTicker(limits{c.Grace, c.LostGrace}.checkInterval())
 	defer tick.Stop()
 	for {
 		if deadline := c.Lease(); !deadline.Equal(sent) && !deadline.IsZero() {
 			l := newLease(deadline)
-			// Try again with the next tick if the watchdog does not read.
+			// If the watchdog does not read the instruction, try again with the next tick.
 			if p.sendInstruction(instruction{Lease: &l}) == nil {
 				sent = deadline
 			}
@@ -203,7 +204,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return p.sendInstruction(instruction{Signal: int(sig)})
 }
 
-// Stop stops the group with TERM, and with KILL after the grace. It does not wait, and may be called
+// Stop stops the group with TERM, and with KILL after the grace. Stop does not wait for the exit, and may be called
 // repeatedly.
 func (p *Process) Stop() {
 	if p.stopped.Swap(true) {
@@ -213,9 +214,9 @@ func (p *Process) Stop() {
 	_ = p.sendInstruction(instruction{Stop: true}) // ignore the error, because enforceStop stops the group in any case
 }
 
-// enforceStop kills the group if the watchdog does not stop it in time, and then the watchdog if it does
-// not report the exit: a watchdog that is merely late reports it. The lease is read periodically, because
-// it may be extended, and the machine may be suspended.
+// enforceStop kills the group if the watchdog does not stop the group in time, and then kills the watchdog if it does
+// not report the exit: a watchdog that is merely late reports the exit. enforceStop reads the lease periodically,
+// because the lease may be extended, and the machine may be suspended.
 func (p *Process) enforceStop(stopTime time.Time) {
 	late := limits{p.command.Grace + stopMargin, p.command.LostGrace + p.command.LostGrace/lostMargin}
 	for {
@@ -247,18 +248,18 @@ func (p *Process) enforceStop(stopTime time.Time) {
 	}
 }
 
-// Done returns a channel that is closed when the program has exited, and, if it was stopped or is
-// swept, when the rest of its group has exited as well.
+// Done returns a channel that is closed when the program has exited. If Stop was called, the lease has expired or
+// Command.Sweep is set, the channel is closed when all processes of the group have exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits until Done is closed, and returns how the program has exited.
+// Wait waits until the channel of Done is closed, and returns how the program has exited.
 func (p *Process) Wait() Exit {
 	<-p.done
 	return p.exit
 }
 
-// Run runs a program until it exits, and stops it if ctx is done. It returns nil after exit code 0
-// if the program was not stopped, an error of [Start], or an error that wraps [ExitError].
+// Run runs a program until the program exits, and stops the program if ctx is done. Run returns nil after exit code 0
+// if ctx was not done, an error of [Start], or an error that wraps [ExitError].
 func Run(ctx context.Context, c Command) error {
 	p, err := Start(c)
 	if err != nil {

@@ -25,8 +25,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// parentName is the name under which the test binary runs as a parent: it starts the script in its
-// second argument, with a lease of the duration in the third argument, if that is a duration.
+// parentName is the name under which the test binary runs as the parent of a script: the second argument is the
+// script, and the third argument is the duration of the lease. If the third argument is not a duration, the script
+// has no lease.
 const parentName = "child-test-parent"
 
 func TestMain(m *testing.M) {
@@ -49,15 +50,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// rollingLease returns a lease that always expires after d.
+// rollingLease returns a function for Command.Lease whose deadline is always d in the future.
 func rollingLease(d time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(d) }
 }
 
 const patience = 20 * time.Second
 
-// stubborn starts a grandchild that ignores TERM. The grandchild prints its process ID, and "alive"
-// after USR1. TERM ends the sleep, which does not inherit the trap, so the sleep is in a loop.
+// stubborn is a shell script that starts a grandchild which ignores TERM. The grandchild prints its process ID, and
+// "alive" after USR1. TERM ends the sleep, which does not inherit the trap, so the sleep is in a loop.
 const stubborn = `sh -c 'trap : TERM; trap "echo alive" USR1; echo pid $$; while :; do sleep 0.05; done' & wait`
 
 // newOutput returns the write end of a pipe, and a function that returns the next line written to it.
@@ -73,7 +74,7 @@ func newOutput(t *testing.T) (w *os.File, line func() string) {
 	}
 }
 
-// parsePID returns the process ID in a line of stubborn.
+// parsePID returns the process ID in a line that the script stubborn has printed.
 func parsePID(t *testing.T, line string) int {
 	t.Helper()
 	pid, err := strconv.Atoi(strings.TrimPrefix(line, "pid "))
@@ -95,7 +96,7 @@ func requireExit(t *testing.T, pid int) {
 	require.NoError(t, fd.waitExit(patience), "process %d still runs", pid)
 }
 
-// pidfd is a file descriptor of a process. It becomes readable when the process exits.
+// pidfd is a file descriptor that refers to a process and becomes readable when the process exits.
 type pidfd int
 
 func openPidfd(pid int) (pidfd, error) {
@@ -120,8 +121,9 @@ func (fd pidfd) waitExit(limit time.Duration) error {
 
 func (fd pidfd) Close() { _ = unix.Close(int(fd)) }
 
-// TestProcess_ExitCode checks that the code is that of the program, or that of a shell for a signal.
-func TestProcess_ExitCode(t *testing.T) {
+// TestProcess_ReturnsExitCodeOfProgram checks that Wait returns the exit code of the program, or 128 plus the number
+// of the signal that has killed the program, as a shell does.
+func TestProcess_ReturnsExitCodeOfProgram(t *testing.T) {
 	p, err := Start(Command{Args: Shell("exit 7")})
 	require.NoError(t, err)
 	require.Equal(t, Exit{Code: 7}, p.Wait())
@@ -133,9 +135,9 @@ func TestProcess_ExitCode(t *testing.T) {
 	require.Equal(t, Exit{Code: 137}, p.Wait())
 }
 
-// TestStart_ProgramCannotBeStarted checks that a missing program and a program that cannot be executed
-// are distinguished.
-func TestStart_ProgramCannotBeStarted(t *testing.T) {
+// TestStart_DistinguishesMissingProgram checks that Start returns ErrNotFound for a program that does not exist, and
+// another error for a file that cannot be executed.
+func TestStart_DistinguishesMissingProgram(t *testing.T) {
 	_, err := Start(Command{Args: []string{"no-such-program-anywhere"}})
 	require.ErrorIs(t, err, ErrNotFound)
 	_, err = Start(Command{Args: []string{filepath.Join(t.TempDir(), "none")}})
@@ -147,8 +149,9 @@ func TestStart_ProgramCannotBeStarted(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestStart_ArgumentsAndEnvironment checks that no shell changes arguments or variables.
-func TestStart_ArgumentsAndEnvironment(t *testing.T) {
+// TestStart_PassesArgumentsAndVariablesUnchanged checks that Start passes arguments and environment variables to the
+// program without interpretation by a shell.
+func TestStart_PassesArgumentsAndVariablesUnchanged(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: []string{"sh", "-c", `echo "$1|$2|$A"`, "x", "two  words", "$HOME"}, Env: []string{"A=b c", "PATH=" + os.Getenv("PATH")}, Stdout: w})
 	require.NoError(t, err)
@@ -156,7 +159,8 @@ func TestStart_ArgumentsAndEnvironment(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
-// TestStart_KeepsBytesThatAreNotUTF8 checks that the bytes of an argument or a variable do not change.
+// TestStart_KeepsBytesThatAreNotUTF8 checks that Start does not change bytes of arguments and variables that are not
+// valid UTF-8.
 func TestStart_KeepsBytesThatAreNotUTF8(t *testing.T) {
 	w, line := newOutput(t)
 	script := `printf %s "$0$X" | od -An -tx1`
@@ -166,8 +170,8 @@ func TestStart_KeepsBytesThatAreNotUTF8(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
-// TestWait_DoesNotWaitForStartOfNextProgram checks that the exit of a program is reported before the start of
-// a second program, which uses the reserved descriptors, has ended.
+// TestWait_DoesNotWaitForStartOfNextProgram checks that Wait returns when its program exits, even while the start of
+// another program waits for the reserved descriptors.
 func TestWait_DoesNotWaitForStartOfNextProgram(t *testing.T) {
 	reserve.mu.Lock()
 	defer reserve.mu.Unlock()
@@ -181,9 +185,9 @@ func TestWait_DoesNotWaitForStartOfNextProgram(t *testing.T) {
 	}
 }
 
-// TestStart_NoDescriptors checks that programs can be started, also repeatedly, when other parts of this
-// process have used all descriptors.
-func TestStart_NoDescriptors(t *testing.T) {
+// TestStart_UsesReservedDescriptors checks that programs can be started repeatedly, by means of the reserved file
+// descriptors, when the rest of this process has used up all other descriptors.
+func TestStart_UsesReservedDescriptors(t *testing.T) {
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	low := limit
@@ -215,8 +219,8 @@ func TestStart_NoDescriptors(t *testing.T) {
 	}
 }
 
-// TestStop_KillsTheGroup checks that the program and its descendants are stopped.
-func TestStop_KillsTheGroup(t *testing.T) {
+// TestStop_KillsProgramAndDescendants checks that Stop kills the program and its descendants if they ignore TERM.
+func TestStop_KillsProgramAndDescendants(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w, Grace: 100 * time.Millisecond})
 	require.NoError(t, err)
@@ -228,8 +232,9 @@ func TestStop_KillsTheGroup(t *testing.T) {
 	require.True(t, exit.Stopped)
 }
 
-// TestStop_GraceAfterProgramExits checks that descendants do not receive KILL as soon as the program has exited.
-func TestStop_GraceAfterProgramExits(t *testing.T) {
+// TestStop_GivesDescendantsGraceAfterProgramExits checks that descendants that handle TERM have the whole grace, and
+// do not receive KILL as soon as the program itself has exited.
+func TestStop_GivesDescendantsGraceAfterProgramExits(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{
 		Args:   Shell(`sh -c 'trap "sleep 0.3; echo tidied up; exit" TERM; echo ready; while :; do sleep 0.05; done' & wait`),
@@ -242,8 +247,9 @@ func TestStop_GraceAfterProgramExits(t *testing.T) {
 	require.True(t, p.Wait().Stopped)
 }
 
-// TestStop_StoppedProcessReceivesTERM checks that a process that is stopped (SIGSTOP) can handle TERM.
-func TestStop_StoppedProcessReceivesTERM(t *testing.T) {
+// TestStop_ContinuesSuspendedProcess checks that Stop lets a program that SIGSTOP has suspended continue, so that the
+// program can handle TERM.
+func TestStop_ContinuesSuspendedProcess(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "exit 3" TERM; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})
 	require.NoError(t, err)
@@ -253,7 +259,7 @@ func TestStop_StoppedProcessReceivesTERM(t *testing.T) {
 	require.Equal(t, Exit{Code: 3, Stopped: true}, p.Wait())
 }
 
-// TestSignal_ReachesProgram checks that a signal reaches the program.
+// TestSignal_ReachesProgram checks that Signal sends a signal to the program itself.
 func TestSignal_ReachesProgram(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "echo received; exit 5" HUP; echo ready; while :; do sleep 0.05; done`), Stdout: w})
@@ -264,8 +270,8 @@ func TestSignal_ReachesProgram(t *testing.T) {
 	require.Equal(t, Exit{Code: 5}, p.Wait())
 }
 
-// TestSweep_StopsRemainingDescendants checks that descendants that remain after the program exits are stopped
-// with Sweep, and only then.
+// TestSweep_StopsRemainingDescendants checks that descendants that remain after the program has exited are stopped if
+// Command.Sweep is set, and only then.
 func TestSweep_StopsRemainingDescendants(t *testing.T) {
 	for _, sweep := range []bool{true, false} {
 		t.Run(fmt.Sprint(sweep), func(t *testing.T) {
@@ -283,9 +289,9 @@ func TestSweep_StopsRemainingDescendants(t *testing.T) {
 	}
 }
 
-// TestOrphansAreReaped checks that processes whose parent has exited do not remain as zombies of the watchdog
-// while the program runs.
-func TestOrphansAreReaped(t *testing.T) {
+// TestWatchdog_ReapsOrphans checks that the watchdog reaps processes whose parent has exited while the program still
+// runs, so that they do not remain as zombies.
+func TestWatchdog_ReapsOrphans(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo started; exec sleep 1000`), Stdout: w})
 	require.NoError(t, err)
@@ -307,8 +313,9 @@ func childrenOf(t *testing.T, pid int) []string {
 	return all
 }
 
-// TestRun_ExitCodeIsError checks that an exit code, or a context that is done, causes an error.
-func TestRun_ExitCodeIsError(t *testing.T) {
+// TestRun_ReturnsExitCodeAsError checks that Run returns an ExitError if the exit code is not 0, or if the context
+// was done before the program exited.
+func TestRun_ReturnsExitCodeAsError(t *testing.T) {
 	require.NoError(t, Run(t.Context(), Command{Args: Shell("exit 0")}))
 	err := Run(t.Context(), Command{Args: Shell("exit 2")})
 	var exit *ExitError
@@ -320,8 +327,9 @@ func TestRun_ExitCodeIsError(t *testing.T) {
 	require.True(t, exit.Stopped)
 }
 
-// TestLease_GroupRunsUntilLeaseExpires checks that the group is stopped when the lease expires, and not before.
-func TestLease_GroupRunsUntilLeaseExpires(t *testing.T) {
+// TestLease_ProcessGroupRunsUntilLeaseExpires checks that the process group of the program is stopped when its lease
+// expires, and not before.
+func TestLease_ProcessGroupRunsUntilLeaseExpires(t *testing.T) {
 	t.Run("expires", func(t *testing.T) {
 		w, line := newOutput(t)
 		end := time.Now().Add(2 * time.Second) // the lease is long enough to start the processes on a busy machine
@@ -357,23 +365,25 @@ func startParent(t *testing.T, lease string) (*os.Process, int) {
 	return cmd.Process, parsePID(t, line())
 }
 
-// TestWatchdog_StopsGroupWhenParentIsKilled checks that the watchdog notices that the parent has died. The
-// test waits for a grandchild, because the kernel kills only the program.
+// TestWatchdog_StopsGroupWhenParentIsKilled checks that the watchdog stops the process group of the program when the
+// parent of the watchdog dies. The test waits for a grandchild, because the kernel kills only the program itself.
 func TestWatchdog_StopsGroupWhenParentIsKilled(t *testing.T) {
 	p, grandchild := startParent(t, "none")
 	require.NoError(t, p.Kill())
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_StopsGroupWhenLeaseExpires checks that the watchdog stops the program when the lease expires
-// without an instruction of the parent. The lease is so long that it does not expire early on a busy machine.
+// TestWatchdog_StopsGroupWhenLeaseExpires checks that the watchdog stops the process group of the program when the
+// lease expires, without an instruction of its parent, which is suspended. The lease is so long that it does not
+// expire early on a busy machine.
 func TestWatchdog_StopsGroupWhenLeaseExpires(t *testing.T) {
 	p, grandchild := startParent(t, "2s")
 	require.NoError(t, p.Signal(syscall.SIGSTOP))
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ProgramEndsWhenWatchdogIsKilled checks that the program does not outlive its watchdog.
+// TestWatchdog_ProgramEndsWhenWatchdogIsKilled checks that the program and its descendants do not outlive their
+// watchdog.
 func TestWatchdog_ProgramEndsWhenWatchdogIsKilled(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
@@ -386,8 +396,9 @@ func TestWatchdog_ProgramEndsWhenWatchdogIsKilled(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ParentKillsGroupOfStoppedWatchdog checks that the parent kills the group when the watchdog is stopped.
-func TestWatchdog_ParentKillsGroupOfStoppedWatchdog(t *testing.T) {
+// TestWatchdog_ParentKillsGroupOfSuspendedWatchdog checks that Stop kills the process group of the program itself if
+// the watchdog is suspended (SIGSTOP).
+func TestWatchdog_ParentKillsGroupOfSuspendedWatchdog(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
 	require.NoError(t, err)
@@ -398,9 +409,9 @@ func TestWatchdog_ParentKillsGroupOfStoppedWatchdog(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_StoppedAndLeaseLost checks that the parent does not wait for the whole grace when the watchdog
-// is stopped and the lease expires, and waits while the lease is extended.
-func TestWatchdog_StoppedAndLeaseLost(t *testing.T) {
+// TestWatchdog_ParentKillsGroupEarlyIfLeaseExpires checks that, if the watchdog is suspended (SIGSTOP), the parent
+// does not wait for the whole grace after the lease has expired, but does wait while the lease is extended.
+func TestWatchdog_ParentKillsGroupEarlyIfLeaseExpires(t *testing.T) {
 	w, line := newOutput(t)
 	var left atomic.Int64
 	left.Store(int64(time.Hour))
@@ -429,9 +440,9 @@ func TestWatchdog_StoppedAndLeaseLost(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_LeaseLost checks that the parent does not kill a watchdog that stops the program in time. The
-// lost grace is so short that the parent and the watchdog kill the program at the same time.
-func TestWatchdog_LeaseLost(t *testing.T) {
+// TestWatchdog_ParentLetsWatchdogStopProgram checks that the parent does not kill a watchdog that stops the program
+// in time. The lost grace is so short that the parent and the watchdog kill the program at the same time.
+func TestWatchdog_ParentLetsWatchdogStopProgram(t *testing.T) {
 	w, line := newOutput(t)
 	var lost atomic.Bool
 	p, err := Start(Command{
@@ -451,7 +462,8 @@ func TestWatchdog_LeaseLost(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_IgnoresSignals checks that a signal to all processes of a service does not terminate the watchdog.
+// TestWatchdog_IgnoresSignals checks that signals that a supervisor sends to all processes of a service do not
+// terminate the watchdog.
 func TestWatchdog_IgnoresSignals(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "exit 9" HUP; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})

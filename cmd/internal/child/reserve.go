@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// reserved is the number of descriptors that ReserveDescriptors keeps. The start of a process needs ten
-// of them.
+// reserved is the number of file descriptors that ReserveDescriptors keeps open. The start of a process needs ten
+// descriptors.
 const reserved = 16
 
-// reserve contains the descriptors that ReserveDescriptors keeps for the starts of processes.
+// reserve contains the open file descriptors that ReserveDescriptors keeps for the starts of processes.
 var reserve struct {
 	mu    sync.Mutex
 	size  int
@@ -57,8 +57,8 @@ func releaseReserve() {
 	reserve.files = nil
 }
 
-// withReserve calls start. If it fails because no descriptor is left, it calls start again without the
-// reserve.
+// withReserve calls start. If start fails because no descriptor is left, withReserve releases the reserve and calls
+// start again.
 func withReserve(start func() (*Process, error)) (*Process, error) {
 	p, err := start()
 	if !errors.Is(err, syscall.EMFILE) {
@@ -70,13 +70,13 @@ func withReserve(start func() (*Process, error)) (*Process, error) {
 		return nil, err
 	}
 	releaseReserve()
-	// Refill as far as possible: the process needs some of the descriptors until it exits.
+	// Refill the reserve as far as possible: the process uses some of the descriptors until it exits.
 	defer func() { _ = refillReserve() }()
 	return start()
 }
 
-// tryCompleteReserve calls completeReserve, unless a start uses the reserve at the moment, which may
-// take as long as startLimit. Then it does nothing and returns false.
+// tryCompleteReserve calls completeReserve, unless the start of a process uses the reserve at the moment, which may
+// take as long as startLimit. In that case it does nothing and returns false.
 func tryCompleteReserve() bool {
 	if !reserve.mu.TryLock() {
 		return false
@@ -86,7 +86,7 @@ func tryCompleteReserve() bool {
 	return true
 }
 
-// completeReserve adds the descriptors that a process that has exited has released to the reserve.
+// completeReserve reserves the descriptors again that were in use by a process that has exited.
 func completeReserve() {
 	reserve.mu.Lock()
 	defer reserve.mu.Unlock()

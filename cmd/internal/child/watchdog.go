@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// RunWatchdog runs a watchdog if this process was started as one, and then exits. In any other
-// process it returns immediately.
+// RunWatchdog runs a watchdog if Start has started this process as a watchdog, and then exits. In any other process
+// it returns immediately.
 func RunWatchdog() {
 	if len(os.Args) == 1 && os.Args[0] == watchdogName {
 		runWatchdog()
@@ -29,8 +29,8 @@ func RunWatchdog() {
 type watchdog struct {
 	task     task
 	pid      int       // the ID of the program, and of its group
-	stopping bool      // the group was stopped
-	stopTime time.Time // the time at which the group was stopped
+	stopping bool      // whether stopGroup was called
+	stopTime time.Time // the time at which stopGroup was called
 	leaseEnd time.Time // the end of the lease; zero if there is no lease
 
 	leaseTimer, killTimer *time.Timer
@@ -42,9 +42,9 @@ func runWatchdog() {
 	// Stay on this thread, because on Linux the program receives its Pdeathsig when the thread that has
 	// started it exits.
 	runtime.LockOSThread()
-	// Handle signals, and do nothing: if all processes of a service receive a signal, the parent
-	// decides how to react. Do not ignore them, because the program would inherit that. It inherits
-	// only what was ignored when the parent started, for example HUP by nohup.
+	// Handle these signals without any action: if all processes of a service receive a signal, the parent decides how
+	// to react. Do not ignore the signals, because the program would inherit that. The program inherits only what was
+	// ignored when the parent started, for example HUP by nohup.
 	for _, sig := range []os.Signal{
 		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE,
 	} {
@@ -106,8 +106,8 @@ func (w *watchdog) startProgram() error {
 }
 
 // superviseGroup executes instructions and enforces the limits of the task. exited receives the status of the
-// program. superviseGroup returns when the program has exited, and also the rest of its group if the group was
-// stopped or is swept.
+// program. superviseGroup returns when the program has exited, and, if the group was stopped or the task requires a
+// sweep, when the rest of the group has exited as well.
 func (w *watchdog) superviseGroup(instructions <-chan instruction, exited <-chan syscall.WaitStatus) Exit {
 	w.leaseTimer, w.killTimer = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	w.killTimer.Stop()
@@ -168,7 +168,7 @@ func reapChildren(program int, exited chan<- syscall.WaitStatus) {
 
 func (w *watchdog) signalGroup(sig syscall.Signal) { _ = syscall.Kill(-w.pid, sig) }
 
-// extendLease sets the deadline of the lease. A lease that has expired cannot be extended.
+// extendLease sets the deadline of the lease. If the lease has expired, extendLease does nothing.
 func (w *watchdog) extendLease(l lease) {
 	switch {
 	case w.leaseEnd.IsZero():
@@ -187,13 +187,13 @@ func (w *watchdog) stopGroup() {
 	w.stopping, w.stopTime = true, w.now()
 	if w.task.Grace > 0 {
 		w.signalGroup(syscall.SIGTERM)
-		w.signalGroup(syscall.SIGCONT) // continue stopped processes, which do not handle TERM
+		w.signalGroup(syscall.SIGCONT) // continue suspended processes, which cannot handle TERM
 	}
 	w.setTimers()
 }
 
-// setTimers sets the times at which the lease expires, if there is one, and at which the group
-// receives KILL, if it was stopped.
+// setTimers sets the timer that fires when the lease expires, if there is a lease, and the timer that fires when the
+// group receives KILL, if stopGroup was called.
 func (w *watchdog) setTimers() {
 	now := w.now()
 	if !w.leaseEnd.IsZero() {
@@ -204,7 +204,8 @@ func (w *watchdog) setTimers() {
 	}
 }
 
-// exitOf returns how the program has ended. As in a shell, the code after a signal is 128 and its number.
+// exitOf returns how the program has exited. As in a shell, the exit code of a program that a signal has ended is 128
+// plus the number of the signal.
 func (w *watchdog) exitOf(status syscall.WaitStatus) Exit {
 	exit := Exit{Code: status.ExitStatus(), Stopped: w.stopping}
 	if status.Signaled() {

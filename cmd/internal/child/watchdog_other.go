@@ -16,7 +16,7 @@ func ownExecutable() (string, error) { return os.Executable() }
 
 func programAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// waitForGroup kills the rest of the group, and closes empty. It cannot wait for these processes, because they
+// waitForGroup kills the rest of the group, and closes the channel empty without waiting for these processes, which
 // are not children of this process.
 func waitForGroup(group int, empty chan<- struct{}) {
 	_ = syscall.Kill(-group, syscall.SIGKILL)

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWatchdog_LeaseExpiresDuringSuspension checks that a watchdog measures a lease not only by timers and by
-// the monotonic clock, which do not advance while the machine is suspended. The watchdog runs in this
-// process, because it needs another clock.
-func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
+// TestWatchdog_NoticesLeaseExpiryDuringSuspension checks that the watchdog stops the program when the lease has
+// expired by the wall clock. Timers and the monotonic clock do not advance while the machine is suspended. The
+// watchdog runs in the process of the test, because it needs another clock.
+func TestWatchdog_NoticesLeaseExpiryDuringSuspension(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		limits limits
@@ -45,7 +45,7 @@ func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 				reaping.Wait()
 				exit <- e
 			}()
-			instructions <- instruction{} // the watchdog has set its timers
+			instructions <- instruction{} // the watchdog has set its timers when it receives this instruction
 			suspended.Store(int64(2 * time.Hour))
 			select {
 			case e := <-exit:
@@ -57,8 +57,9 @@ func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 	}
 }
 
-// TestWatchdog_NoExtensionAfterSuspension checks that a lease that has expired by the wall clock is not extended.
-func TestWatchdog_NoExtensionAfterSuspension(t *testing.T) {
+// TestWatchdog_RejectsExtensionOfExpiredLease checks that extendLease does not extend a lease that has expired by the
+// wall clock while the machine was suspended.
+func TestWatchdog_RejectsExtensionOfExpiredLease(t *testing.T) {
 	now := time.Now()
 	w := watchdog{now: func() time.Time { return now }, leaseTimer: time.NewTimer(time.Hour)}
 	w.extendLease(newLease(now.Add(time.Hour)))

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// authorities are the certificates of the authorities in a file.
+// authorities is a file with the certificates of authorities, which may be replaced at any time.
 type authorities = replaceable[x509.CertPool]
 
 func (f Certificates) authorities() *authorities {
@@ -24,9 +24,9 @@ func (f Certificates) authorities() *authorities {
 	}}
 }
 
-// trustCurrent makes a client trust the authorities that a file contains at the time of each handshake.
-// It replaces the verification of crypto/tls, whose authorities cannot be changed.
-func trustCurrent(c *tls.Config, file *authorities) {
+// trustCurrentAuthorities makes a client trust the authorities that a file contains at the time of each handshake. It replaces
+// the verification by crypto/tls, in which the authorities of a configuration cannot be changed.
+func trustCurrentAuthorities(c *tls.Config, file *authorities) {
 	c.RootCAs = nil
 	c.InsecureSkipVerify = true // VerifyConnection verifies the certificate.
 	c.VerifyConnection = func(s tls.ConnectionState) error {

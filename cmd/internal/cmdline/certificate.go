@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// certificate is a certificate and its key in two files.
+// certificate is a certificate and its key in two files, which may be replaced at any time.
 type certificate struct{ replaceable[tls.Certificate] }
 
 func (f Certificates) certificate() *certificate {
@@ -18,7 +18,8 @@ func (f Certificates) certificate() *certificate {
 	return c
 }
 
-// readCertificate reads the certificate and its key. warning is not empty if all users can read the key.
+// readCertificate reads the certificate and its key. The warning is not empty if all users can read the file of the
+// key.
 func (f Certificates) readCertificate() (pair tls.Certificate, warning string, err error) {
 	cert, err := ReadFile(f.Cert)
 	if err != nil {
@@ -34,15 +35,15 @@ func (f Certificates) readCertificate() (pair tls.Certificate, warning string, e
 	return pair, warning, nil
 }
 
-// getCertificate returns the current certificate, as tls.Config.GetCertificate.
+// getCertificate returns the current certificate. It implements tls.Config.GetCertificate.
 func (c *certificate) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	pair, _ := c.load() // ignore the error, which Certificates.Monitor logs
 	return pair, nil
 }
 
-// getClientCertificate returns the current certificate, as tls.Config.GetClientCertificate. As with
-// tls.Config.Certificates, a server that does not accept the authority of the certificate receives an
-// empty certificate.
+// getClientCertificate returns the current certificate. It implements tls.Config.GetClientCertificate. As with
+// tls.Config.Certificates, a server that does not accept the authority of the certificate receives an empty
+// certificate.
 func (c *certificate) getClientCertificate(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	pair, _ := c.load()
 	if request.SupportsCertificate(pair) != nil {

@@ -16,9 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-// TestConfig_ReplacedFiles checks that a handshake uses the certificate in the files or, while they do not
-// contain a certificate and its key, the certificate that they contained before.
-func TestConfig_ReplacedFiles(t *testing.T) {
+// TestConfig_UsesReplacedCertificate checks that each TLS handshake uses the certificate that the files contain at
+// that time, or, while the files do not contain a certificate and the matching key, the last certificate that they
+// contained.
+func TestConfig_UsesReplacedCertificate(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	expiry := time.Now().Add(time.Hour).Truncate(time.Second)
 	write := func(to time.Time) Certificates {
@@ -56,9 +57,9 @@ func TestConfig_ReplacedFiles(t *testing.T) {
 	requireExpiry(third)
 }
 
-// TestConfig_ReplacedAuthorities checks that a side trusts the authorities in its file or, while the file
-// cannot be read, the authorities that it has read last.
-func TestConfig_ReplacedAuthorities(t *testing.T) {
+// TestConfig_TrustsReplacedAuthorities checks that clients and servers trust the authorities that their file contains
+// at the time of a handshake, or, while the file cannot be read, the authorities that it contained last.
+func TestConfig_TrustsReplacedAuthorities(t *testing.T) {
 	authorities := map[string]*testenv.Authority{"a": testenv.NewAuthority(t), "b": testenv.NewAuthority(t)}
 	ofServer, ofClient := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "ca.pem")
 	write := func(file, trusted string) {
@@ -100,9 +101,9 @@ func TestConfig_ReplacedAuthorities(t *testing.T) {
 	}
 }
 
-// TestConfig_ServerName checks that a certificate for another server is rejected, and a server without a name
-// as well.
-func TestConfig_ServerName(t *testing.T) {
+// TestConfig_RejectsCertificateOfOtherServer checks that a client rejects the certificate of a server with another
+// name, and does not connect if no server name is set.
+func TestConfig_RejectsCertificateOfOtherServer(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	for _, host := range []string{"peer", "127.0.0.1"} {
 		ca, cert, key := authority.Files(host)
@@ -124,7 +125,7 @@ func TestConfig_ServerName(t *testing.T) {
 	}
 }
 
-// handshake connects two sides, and returns when the certificates that they have sent expire.
+// handshake connects a server and a client, and returns when the certificates expire that each side has sent.
 func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient time.Time) {
 	t.Helper()
 	ofServer, ofClient, err := tryHandshake(t, server, transport.ForServer(client, "peer"))
@@ -132,7 +133,7 @@ func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient tim
 	return ofServer, ofClient
 }
 
-// tryHandshake connects two sides like handshake, and returns the error of the client or the server.
+// tryHandshake connects a server and a client like handshake, and returns the error of the client or the server.
 func tryHandshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient time.Time, err error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

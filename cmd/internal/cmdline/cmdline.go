@@ -41,7 +41,7 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); cmd == root && len(args) > 0 {
-			return unknown(root, args[0]) // report the command first, which does not exist, while the flag may exist
+			return unknown(root, args[0]) // report the unknown command first, because its flag may be valid for another command
 		}
 		if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && len(missing.GetSpecifiedShortnames()) == 0 {
 			name := missing.GetSpecifiedName()
@@ -56,8 +56,8 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 	})
 }
 
-// Execute executes a root command. Its error for an unknown command does not depend on --help, which cobra obeys before
-// it checks arguments, and is that of the commands help and completion as well.
+// Execute executes a root command. It rejects an unknown command even if the line contains --help, which cobra obeys
+// before it checks arguments, and also as the argument of the commands help and completion.
 func Execute(ctx context.Context, root *cobra.Command) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -94,9 +94,9 @@ func Execute(ctx context.Context, root *cobra.Command) error {
 	return cmp.Or(root.ExecuteContext(ctx), unknown)
 }
 
-// ValueError returns the error for a value that a flag does not accept. The error contains the
-// value and an example, but not the name of the flag, because the value may come from an environment
-// variable or a file. Other errors are returned unchanged.
+// ValueError returns an error that quotes the value and describes what a flag accepts, with an example. The error
+// does not contain the name of the flag, because the value may come from an environment variable or a file. If err is
+// not a [pflag.InvalidValueError], ValueError returns err unchanged.
 func ValueError(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -105,8 +105,8 @@ func ValueError(err error) error {
 	return fmt.Errorf("%q%w", wrong.GetValue(), describeMismatch(wrong))
 }
 
-// describeMismatch returns the end of an error of [pflag.FlagSet.Set]: the text after the value or the
-// name of the flag.
+// describeMismatch returns the last part of the message of an error of [pflag.FlagSet.Set]: the text that follows the
+// value or the name of the flag.
 func describeMismatch(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -130,8 +130,8 @@ func flagNames(flags *pflag.FlagSet) (all []string) {
 	return all
 }
 
-// Nearest returns the element of known that is most similar to name, and their distance: the number
-// of letters to insert, delete or replace. known must not be empty.
+// Nearest returns the name in known that is most similar to name, and the distance between both: the number of
+// letters to insert, delete or replace. known must not be empty.
 func Nearest(name string, known []string) (nearest string, distance int) {
 	nearest = slices.MinFunc(known, func(a, b string) int {
 		return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
@@ -139,8 +139,8 @@ func Nearest(name string, known []string) (nearest string, distance int) {
 	return nearest, levenshtein.ComputeDistance(name, nearest)
 }
 
-// NoArguments rejects arguments. If hint is not empty, it is a format string for the argument that
-// describes the correct usage.
+// NoArguments returns a function that rejects all arguments of a command. hint is empty, or a format string that
+// describes the correct usage and has one verb, for the rejected argument.
 func NoArguments(usage func(format string, args ...any) error, hint string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -153,8 +153,9 @@ func NoArguments(usage func(format string, args ...any) error, hint string) cobr
 	}
 }
 
-// CompleteValues lets shells complete the values of flags of root and its subcommands: those of [RegisterLog], and
-// those in values. Call it after the commands were added.
+// CompleteValues lets shells complete the values of the flags of root and its subcommands. The values are those of
+// the flags of [RegisterLog], and the map from names of flags to values. Call CompleteValues after all commands were
+// added.
 func CompleteValues(root *cobra.Command, values map[string][]string) {
 	for _, cmd := range append(root.Commands(), root) {
 		for _, all := range []map[string][]string{logValues, values} {

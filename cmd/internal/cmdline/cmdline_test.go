@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestPrepare_RejectsWrongUsage checks that a prepared command rejects unknown commands and flags and unexpected
+// arguments, and suggests what the user may have meant.
 func TestPrepare_RejectsWrongUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"status":            "",

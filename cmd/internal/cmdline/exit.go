@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// The exit codes of the commands elector and raftlog. A code means the same in both. docs/elector.md and
-// docs/raftlog.md document them.
+// The exit codes of the commands elector and raftlog. Each code means the same in both commands. docs/elector.md and
+// docs/raftlog.md document the codes.
 const (
 	OK          = 0
-	Failed      = 1  // any other error; the command had no effect
+	Failed      = 1  // any error without an exit code of its own; the command had no effect
 	Usage       = 2  // usage error; the command had no effect
 	Unclean     = 3  // elector run: processes that the begin command started may still run
 	Permanent   = 4  // a retry is pointless: election ended, access denied, files damaged, a fault
@@ -34,7 +34,7 @@ type Error struct {
 	Err  error
 }
 
-// Errorf returns an [Error] with a message. The parameters after code are those of fmt.Errorf.
+// Errorf returns an [Error] whose message is formatted as by fmt.Errorf.
 func Errorf(code int, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
 }

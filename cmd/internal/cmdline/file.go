@@ -35,10 +35,10 @@ func ReadLimited(r io.Reader, name string, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// openFile opens a regular file or a link to one. It rejects other files, such as a named pipe, because
-// the command would wait until another process writes to the pipe. The exceptions, if once is true, are
-// files that the user has opened for this process: /dev/stdin, and /dev/fd/N, by which a shell passes
-// the output of <(program). They can be read only once.
+// openFile opens a regular file or a link to one. It rejects other files, such as a named pipe, because the command
+// would wait until another process writes to the pipe. If once is true, openFile also accepts files that the user has
+// opened for this process: /dev/stdin, and /dev/fd/N, by which a shell passes the output of <(program). Such files
+// can be read only once.
 func openFile(name string, once bool) (*os.File, fs.FileInfo, error) {
 	// O_NONBLOCK, because opening a named pipe can otherwise block.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -56,8 +56,8 @@ func openFile(name string, once bool) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// isOpened reports whether a name refers to a file that this process has inherited, or to the null
-// device.
+// isOpened reports whether a name refers to a file that this process has inherited as an open descriptor, or to the
+// null device.
 func isOpened(name string) bool {
 	return name == "/dev/stdin" || name == os.DevNull || strings.HasPrefix(name, "/dev/fd/") || strings.HasPrefix(name, "/proc/self/fd/")
 }

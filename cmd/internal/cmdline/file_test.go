@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadFile_NotRegular checks that a command does not wait for another process that writes to a named
-// pipe, that a regular file that is mounted as by Kubernetes can be read, and that a file that can be read
-// only once is accepted only as the configuration.
-func TestReadFile_NotRegular(t *testing.T) {
+// TestReadFile_RejectsFileThatIsNotRegular checks that ReadFile rejects files that are not regular, such as named
+// pipes, without waiting for another process to write to them, and reads a file that Kubernetes has mounted by
+// symbolic links. Only ReadConfig accepts a file that can be read only once.
+func TestReadFile_RejectsFileThatIsNotRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -60,8 +60,9 @@ func TestReadFile_NotRegular(t *testing.T) {
 	}
 }
 
-// TestReadFile_TooLarge checks that a file that is too large is not read into memory.
-func TestReadFile_TooLarge(t *testing.T) {
+// TestReadFile_RejectsFileThatIsTooLarge checks that ReadFile rejects a file that is too large without reading the
+// file into memory.
+func TestReadFile_RejectsFileThatIsTooLarge(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(name, nil, 0o600))
 	require.NoError(t, os.Truncate(name, maxSize))

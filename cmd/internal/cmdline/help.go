@@ -18,8 +18,8 @@ const (
 	width = 98
 )
 
-// RegisterGroup calls register with a new set of flags, and adds its flags to flags as members of a
-// group.
+// RegisterGroup calls register with a new set of flags, marks these flags as members of a group, and adds them to
+// flags.
 func RegisterGroup(flags *pflag.FlagSet, group string, register func(*pflag.FlagSet)) {
 	members := pflag.NewFlagSet("", pflag.ContinueOnError)
 	members.SortFlags = false

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// maxQueuedLog is the maximum number of bytes that a [Log] keeps for a reader that does not read.
+	// maxQueuedLog is the maximum number of bytes that a [Log] queues while the destination does not accept data.
 	maxQueuedLog = 1 << 20
-	// flushLimit is the time for which a process that exits waits until its log was written.
+	// flushLimit is the maximum time that [Log.Flush] waits.
 	flushLimit = time.Second
 )
 
-// Stderr is the log of this process, which goes to standard error. Everything except panics is
-// written to it, because a write to os.Stderr blocks if it is a full pipe.
+// Stderr is the log of this process, which writes to standard error. The commands write everything except panics to
+// Stderr, because a write to os.Stderr blocks while standard error is a full pipe.
 var Stderr = &Log{w: os.Stderr}
 
-// Log is a writer that never blocks: it queues what is written, and a goroutine writes it to the
-// destination. If the queue is full, because the destination does not accept data, it drops what is
-// written, and later reports the number of dropped lines. Each Write is one line.
+// Log is a writer that never blocks: it queues lines, and a goroutine writes them to the destination. If the queue is
+// full, because the destination does not accept data, Log drops lines, and later reports their number. Each Write is
+// one line.
 type Log struct {
 	w io.Writer
 
@@ -33,17 +33,17 @@ type Log struct {
 	queue    [][]byte
 	size     int                    // the size of queue in bytes
 	dropped  int                    // the number of dropped lines
-	reported int                    // the value of dropped in the last report
-	report   func(total int) []byte // returns the line that reports dropped lines
-	written  chan struct{}          // closed when queue was written; nil if no goroutine writes
+	reported int                    // the value of dropped when reportDropped queued the last report
+	report   func(total int) []byte // returns a line with the total number of dropped lines
+	written  chan struct{}          // closed by writeQueue after writing the queue; nil if writeQueue does not run
 }
 
-// Write queues a line. It always succeeds.
+// Write queues a line, or drops the line if the queue is full. Write returns no error in either case.
 func (l *Log) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// After a dropped line, drop more until half of the queue was written. Otherwise a slow reader
-	// would receive one report for each line.
+	// After a dropped line, drop all lines until half of the queue was written. Otherwise a slow reader would receive
+	// a report after each line.
 	if l.size+len(line) > maxQueuedLog || l.dropped > l.reported && l.size > maxQueuedLog/2 {
 		l.dropped++
 		return len(line), nil
@@ -62,7 +62,7 @@ func (l *Log) enqueue(line []byte) {
 	l.size += len(line)
 }
 
-// reportDropped queues a report of the dropped lines, if there are any since the last report.
+// reportDropped queues a report if Log has dropped lines since the last report.
 func (l *Log) reportDropped() {
 	if l.dropped > l.reported && l.report != nil {
 		l.reported = l.dropped
@@ -70,7 +70,8 @@ func (l *Log) reportDropped() {
 	}
 }
 
-// writeQueue writes the queue until it is empty, and then closes written. Only one goroutine runs it.
+// writeQueue writes the lines of the queue until the queue is empty, and then closes the channel written. Only one
+// goroutine runs writeQueue.
 func (l *Log) writeQueue(written chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +84,7 @@ func (l *Log) writeQueue(written chan struct{}) {
 		l.size -= len(line)
 		switch {
 		case err != nil:
-			l.dropped++ // the line that could not be written is reported with the next one
+			l.dropped++ // the next report also counts the line that could not be written
 		case len(l.queue) == 0:
 			l.reportDropped()
 		}
@@ -92,7 +93,7 @@ func (l *Log) writeQueue(written chan struct{}) {
 	close(written)
 }
 
-// Flush waits until everything has been written, but not for more than a second.
+// Flush waits until all queued lines have been written, but at most for a second.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	written := l.written
@@ -106,7 +107,7 @@ func (l *Log) Flush() {
 	}
 }
 
-// Exit ends the process after its log was written.
+// Exit writes the queued lines of Stderr and ends the process.
 func Exit(code int) {
 	Stderr.Flush()
 	os.Exit(code)
@@ -121,8 +122,8 @@ func RegisterLog(flags *pflag.FlagSet, format, level *string) {
 // logValues are the values of the flags of [RegisterLog].
 var logValues = map[string][]string{"log-format": {"text", "json"}, "log-level": {"debug", "info", "warn", "error"}}
 
-// NewLogger returns a logger that writes to w. format is text or json, and level the name of the least
-// severe level, or least if that is more severe. If w is a [Log], it reports dropped lines in this format.
+// NewLogger returns a logger that writes to w. format is text or json. The logger drops messages that are less severe
+// than level, or less severe than least. If w is a [Log], it reports dropped lines in this format.
 func NewLogger(w io.Writer, format, level string, least slog.Level) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

@@ -29,8 +29,8 @@ func (w *pausedWriter) Write(line []byte) (int, error) {
 	return w.text.Write(line)
 }
 
-// TestLog_DropsLinesIfPipeIsFull checks that a logger does not wait for a destination that accepts nothing, that
-// the log keeps a limited number of lines in their order, and that the number of dropped lines is reported.
+// TestLog_DropsLinesIfPipeIsFull checks that a logger never waits for a destination that accepts nothing, that the
+// log keeps a limited number of lines in their order, and that it reports how many lines were dropped.
 func TestLog_DropsLinesIfPipeIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &pausedWriter{resume: make(chan struct{})}
@@ -64,8 +64,9 @@ func TestLog_DropsLinesIfPipeIsFull(t *testing.T) {
 	})
 }
 
-// TestLog_WriteFails checks that lines that could not be written are counted.
-func TestLog_WriteFails(t *testing.T) {
+// TestLog_CountsLinesItCannotWrite checks that the log counts the lines that it could not write, and reports their
+// number later.
+func TestLog_CountsLinesItCannotWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &pausedWriter{resume: make(chan struct{}), err: errors.New("no space left on device")}
 		close(w.resume)
@@ -81,8 +82,9 @@ func TestLog_WriteFails(t *testing.T) {
 	})
 }
 
-// TestNewLogger_UsesLeastLevel checks that a wrong name is rejected, and that the least severe level is applied.
-func TestNewLogger_UsesLeastLevel(t *testing.T) {
+// TestNewLogger_RaisesLevelToMinimum checks that NewLogger rejects unknown formats and levels, and does not log below
+// its minimum level even if the user has chosen a lower level.
+func TestNewLogger_RaisesLevelToMinimum(t *testing.T) {
 	for args, want := range map[[2]string]string{
 		{"xml", "info"}:  `log-format "xml": must be one of text, json`,
 		{"text", "loud"}: `log-level "loud": must be one of debug, info, warn, error`,

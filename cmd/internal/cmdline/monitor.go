@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// checkInterval is the interval at which the files are checked.
+	// checkInterval is the interval at which [Certificates.Monitor] checks the files.
 	checkInterval = time.Minute
-	// repeatInterval is the interval at which a warning is repeated.
+	// repeatInterval is the interval at which [Certificates.Monitor] repeats a warning while its cause persists.
 	repeatInterval = 24 * time.Hour
-	// maxNotice is the longest time before the expiry of a certificate in which a warning is logged.
+	// maxNotice is the longest time before the expiry of a certificate in which [Certificates.Monitor] logs a
+	// warning.
 	maxNotice = 30 * 24 * time.Hour
 )
 
-// Monitor logs warnings about the files of certificates and secrets once a day until stop is called, which waits
-// for its goroutine: that the certificate expires soon or has expired, that replaced files cannot be read, and
-// that all users can read a private file.
+// Monitor starts a goroutine that checks the files of certificates and secrets, and logs each warning at most once a
+// day: that the certificate expires soon or has expired, that replaced files cannot be read, and that all users can
+// read a private file. stop ends the goroutine and waits for it.
 func (f Certificates) Monitor(log *slog.Logger, secrets ...SecretFile) (stop func()) {
 	if f == (Certificates{}) && !slices.ContainsFunc(secrets, SecretFile.isSet) {
 		return func() {}
@@ -48,12 +49,12 @@ func (f Certificates) Monitor(log *slog.Logger, secrets ...SecretFile) (stop fun
 
 // monitor is the state of [Certificates.Monitor].
 type monitor struct {
-	certificate *certificate // the certificate; nil without --cert-file
-	authorities *authorities // the authorities; nil without --ca-file
+	certificate *certificate // nil without --cert-file
+	authorities *authorities // nil without --ca-file
 	secrets     []*Secrets
 	log         *slog.Logger
-	failures    map[string]int       // the number of successive checks that could not read the files, by the message
-	logged      map[string]time.Time // the warnings of the last day
+	failures    map[string]int       // the number of successive checks that failed, by the text of the log message
+	logged      map[string]time.Time // the time of the last warning, by the text of the log message
 }
 
 func (f Certificates) newMonitor(log *slog.Logger, secrets ...SecretFile) *monitor {
@@ -72,7 +73,7 @@ func (f Certificates) newMonitor(log *slog.Logger, secrets ...SecretFile) *monit
 	return m
 }
 
-// check checks the files at the time now.
+// check reads the files if they have changed, and logs warnings. now is the current time.
 func (m *monitor) check(now time.Time) {
 	if m.authorities != nil {
 		_, err := m.authorities.load()
@@ -100,13 +101,13 @@ func (m *monitor) check(now time.Time) {
 	switch remaining := leaf.NotAfter.Sub(now); {
 	case remaining <= 0:
 		m.report(now, slog.LevelError, "the certificate has expired: new connections fail until --cert-file and --key-file are replaced; a restart is not necessary", "cert-file", m.certificate.files[0], "expiry", leaf.NotAfter)
-	case remaining <= notice(leaf):
+	case remaining <= noticePeriod(leaf):
 		m.report(now, slog.LevelWarn, "the certificate expires soon: replace --cert-file and --key-file; a restart is not necessary", "cert-file", m.certificate.files[0], "expiry", leaf.NotAfter)
 	}
 }
 
-// reportFailure logs an error of reading files, unless the previous check succeeded: then the files may
-// just be being replaced.
+// reportFailure logs that files cannot be read if the previous check has failed as well. After a single failure,
+// another process may just be replacing the files.
 func (m *monitor) reportFailure(now time.Time, text string, err error) {
 	if err == nil {
 		m.failures[text] = 0
@@ -115,13 +116,13 @@ func (m *monitor) reportFailure(now time.Time, text string, err error) {
 	}
 }
 
-// notice returns the time before the expiry of a certificate in which warnings are logged. Programs that
+// noticePeriod returns the time before the expiry of a certificate in which warnings are logged. Programs that
 // renew certificates do so when a third of the lifetime is left, which must not cause warnings.
-func notice(c *x509.Certificate) time.Duration {
+func noticePeriod(c *x509.Certificate) time.Duration {
 	return min(maxNotice, c.NotAfter.Sub(c.NotBefore)/4)
 }
 
-// report logs a message, unless it was logged in the last 24 hours.
+// report logs a message, unless report has logged the same text in the last 24 hours.
 func (m *monitor) report(now time.Time, level slog.Level, text string, args ...any) {
 	if last, found := m.logged[text]; found && now.Sub(last) < repeatInterval {
 		return

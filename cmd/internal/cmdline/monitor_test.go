@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestMonitor_WarnsOnceADay checks that each warning is logged once a day, and none for a valid certificate.
-func TestMonitor_WarnsOnceADay(t *testing.T) {
+// TestMonitor_WarnsOfExpiryOnceADay checks that the monitor logs at most once a day that a certificate expires soon,
+// has expired or cannot be read, and logs nothing about a valid certificate.
+func TestMonitor_WarnsOfExpiryOnceADay(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, test := range []struct {
 		name                   string
@@ -34,7 +35,7 @@ func TestMonitor_WarnsOnceADay(t *testing.T) {
 			files := write()
 			var log bytes.Buffer
 			m := files.newMonitor(slog.New(slog.NewTextHandler(&log, nil)))
-			// checkFor checks the files at each step of the given time, and returns what was logged.
+			// checkFor calls check at each step of the period d, and returns what check has logged.
 			checkFor := func(d time.Duration) string {
 				log.Reset()
 				for end := now.Add(d); now.Before(end); now = now.Add(test.step) {
@@ -68,7 +69,7 @@ func TestMonitor_WarnsOnceADay(t *testing.T) {
 			require.NoError(t, os.Chmod(files.Key, 0o644))
 			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "--key-file: "+files.Key+" has mode 0644"))
 			require.NoError(t, os.Chmod(files.Key, 0o646))
-			now = now.Add(day) // wait, because an error was logged on this day
+			now = now.Add(day) // wait until the next day, because check has logged an error on this day
 			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "--key-file: "+files.Key+" has mode 0646"))
 			_, err = files.PeerConfig(nil)
 			require.ErrorContains(t, err, "--key-file: "+files.Key+" has mode 0646")

@@ -65,7 +65,7 @@ func IsHostPort(addr string) bool {
 	return err == nil && n > 0
 }
 
-// PeerURL returns the text that [ParsePeer] parses.
+// PeerURL returns a peer as a URL that [ParsePeer] parses.
 func PeerURL(p api.Peer) string {
 	if p.ID == p.Addr {
 		return "tcp://" + p.Addr
@@ -73,8 +73,8 @@ func PeerURL(p api.Peer) string {
 	return "tcp://" + p.Addr + "/" + p.ID
 }
 
-// PeerList contains peers with different IDs and addresses. It is the value of a flag: a list that is separated by
-// commas.
+// PeerList contains peers, each with a unique ID and a unique address. A PeerList is the value of a flag, whose text
+// lists the peers, separated by commas.
 type PeerList []api.Peer
 
 func (l *PeerList) String() string { return strings.Join(l.GetSlice(), ",") }
@@ -82,7 +82,7 @@ func (l *PeerList) String() string { return strings.Join(l.GetSlice(), ",") }
 // Type implements [pflag.Value].
 func (l *PeerList) Type() string { return "peers" }
 
-// Set adds peers. An empty text contains none.
+// Set adds the peers in a text, which are separated by commas. An empty text adds no peers.
 func (l *PeerList) Set(text string) error {
 	if text == "" {
 		return nil
@@ -122,7 +122,7 @@ func (l *PeerList) GetSlice() (all []string) {
 	return all
 }
 
-// FromMapping implements [ListOfMappings].
+// FromMapping implements [ListOfMappings]. The mapping must contain the keys id and addr.
 func (l *PeerList) FromMapping(values map[string]string) (string, error) {
 	if len(values) != 2 || values["id"] == "" || values["addr"] == "" {
 		return "", errors.New("a peer has the keys id and addr, and no others")

@@ -8,7 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestParsePeer_RejectsInvalidPeers checks that a valid peer is parsed, and an invalid peer rejected.
+// TestParsePeer_RejectsInvalidPeers checks that ParsePeer accepts each documented form of a peer, and rejects other
+// texts with an error that contains an example.
 func TestParsePeer_RejectsInvalidPeers(t *testing.T) {
 	for text, want := range map[string]api.Peer{
 		"tcp://127.0.0.1:8047/foo": {ID: "foo", Addr: "127.0.0.1:8047"},
@@ -35,8 +36,8 @@ func TestParsePeer_RejectsInvalidPeers(t *testing.T) {
 	}
 }
 
-// FuzzParsePeer parses arbitrary addresses of peers. A peer that is accepted is the
-// same after it was formatted.
+// FuzzParsePeer parses arbitrary texts, and requires that each peer that ParsePeer accepts is the same after PeerURL
+// has formatted it and ParsePeer has parsed it again.
 func FuzzParsePeer(f *testing.F) {
 	f.Add("tcp://127.0.0.1:8047/foo")
 	f.Add("foo=127.0.0.1:8047")

@@ -15,10 +15,10 @@ import (
 
 // PeerSettings contains the settings of a peer and of a client.
 type PeerSettings struct {
-	// Program is the name of the program, and PeerCommand is the name of the command of the program
-	// that runs a peer. All other commands are clients.
+	// Program is the name of the program. PeerCommand is the command of the program that runs a peer; all other
+	// commands run clients.
 	Program, PeerCommand string
-	// Warn receives the flag of a file of secrets that all users can read, and the reason.
+	// Warn is called if all users can read a file of secrets, with the flag of the file and the reason.
 	Warn func(flag, warning string)
 
 	Cluster, ID, Dir, Listen string
@@ -31,8 +31,7 @@ type PeerSettings struct {
 	Insecure                       bool
 }
 
-// RegisterPeer registers the flags that identify a peer, and that contain its address and those of the
-// others.
+// RegisterPeer registers the flags for the identity, the data and the address of a peer, and for the other peers.
 func (s *PeerSettings) RegisterPeer(flags *pflag.FlagSet) {
 	flags.StringVar(&s.ID, "peer-id", "", "ID of the peer, which replaces {id} in paths; an ID must not be used again: a peer that has lost its data returns with a new one")
 	flags.StringVar(&s.Dir, "dir", "", "directory of the data of the peer; {id} stands for its ID")
@@ -40,7 +39,8 @@ func (s *PeerSettings) RegisterPeer(flags *pflag.FlagSet) {
 	flags.Var(&s.Peers, "peers", "peers that start the cluster, the same for all of them: id=host:port,... or tcp://host:port/id,... or, in the file, mappings of id and addr; if the log exists, these are only the peers to contact")
 }
 
-// RegisterAccess registers the flags that give access to a cluster.
+// RegisterAccess registers the flags for the cluster, its secrets and its certificates, with which a peer or a client
+// gains access.
 func (s *PeerSettings) RegisterAccess(flags *pflag.FlagSet) {
 	flags.StringVar(&s.Cluster, "cluster", s.Cluster, "name of the cluster, the same for all peers and clients")
 	usage := func(text string) string {
@@ -55,12 +55,12 @@ func (s *PeerSettings) RegisterAccess(flags *pflag.FlagSet) {
 	flags.BoolVar(&s.Insecure, "insecure", false, "no authentication and no encryption of peers")
 }
 
-// Files returns the files of secrets.
+// Files returns the files that contain secrets.
 func (s *PeerSettings) Files() []SecretFile {
 	return []SecretFile{{Flag: "--secret-file", Name: s.SecretFile}, {Flag: "--client-secret-file", Name: s.ClientSecretFile}}
 }
 
-// ExpandPath replaces {id} in a path by the ID of the peer.
+// ExpandPath replaces {id} in a path by the ID of the peer, and returns an error if the ID is not set.
 func (s *PeerSettings) ExpandPath(path string) (string, error) {
 	if s.ID == "" && strings.Contains(path, "{id}") {
 		return "", fmt.Errorf("%q contains {id}, and the ID of the peer is missing: set it by --peer-id, such as --peer-id a", path)
@@ -68,7 +68,7 @@ func (s *PeerSettings) ExpandPath(path string) (string, error) {
 	return strings.ReplaceAll(path, "{id}", s.ID), nil
 }
 
-// Addr returns the address of the peer in Peers, or "" if they do not contain it.
+// Addr returns the address that Peers contains for the ID of this peer, or "" if Peers does not contain the ID.
 func (s *PeerSettings) Addr() string {
 	if i := slices.IndexFunc(s.Peers, func(p api.Peer) bool { return p.ID == s.ID }); i >= 0 {
 		return s.Peers[i].Addr
@@ -76,8 +76,9 @@ func (s *PeerSettings) Addr() string {
 	return ""
 }
 
-// Peer returns what authenticates a peer. secrets, which is nil without a secret, returns the current ones.
-// config is nil without certificates. log receives a message each time secrets are replaced.
+// Peer returns the secrets and the TLS configuration with which a peer authenticates itself. The function secrets,
+// which is nil without a secret, returns the current ones. config is nil without certificates. log receives a message
+// each time a file of secrets is replaced.
 func (s *PeerSettings) Peer(files Certificates, log *slog.Logger) (secrets func() api.Secrets, config *tls.Config, err error) {
 	peers, err := s.read("secret", s.SecretFile, s.Secret, log)
 	if err != nil {
@@ -104,8 +105,9 @@ func (s *PeerSettings) Peer(files Certificates, log *slog.Logger) (secrets func(
 	return secrets, config, err
 }
 
-// Client returns what authenticates a client. secret, which is nil without a secret, returns the current one.
-// config is nil without certificates. The secret of peers is not read.
+// Client returns the secret and the TLS configuration with which a client authenticates itself. The function secret,
+// which is nil without a secret, returns the current one. config is nil without certificates. Client does not read
+// the secret of peers.
 func (s *PeerSettings) Client(files Certificates) (secret func() []byte, config *tls.Config, err error) {
 	clients, err := s.read("client-secret", s.ClientSecretFile, s.ClientSecret, nil)
 	switch {
@@ -120,7 +122,8 @@ func (s *PeerSettings) Client(files Certificates) (secret func() []byte, config 
 	return secret, config, err
 }
 
-// read returns the secrets of a role, or nil if none is set. name is the name of the flag of the secret.
+// read reads the secrets of a role from a file or, if file is empty, from value, and passes a warning about the file
+// to s.Warn. It returns nil if file and value are empty. name is the name of the flag that sets value.
 func (s *PeerSettings) read(name, file, value string, log *slog.Logger) (*Secrets, error) {
 	flag := fmt.Sprintf("%s (%s)", name, s.variableName(name))
 	if file != "" {
@@ -133,14 +136,14 @@ func (s *PeerSettings) read(name, file, value string, log *slog.Logger) (*Secret
 	return secrets, err
 }
 
-// variableName returns the environment variable of a flag.
+// variableName returns the name of the environment variable that sets a flag.
 func (s *PeerSettings) variableName(flag string) string {
 	return strings.ToUpper(s.Program + "_" + strings.ReplaceAll(flag, "-", "_"))
 }
 
-// certificates returns the configuration for the certificates, or nil without them, after checking that
-// a process with these secrets, from a flag with this name, is authenticated in some way, unless
-// authentication is disabled.
+// certificates returns the TLS configuration for files, or nil without certificates. It returns an error if the
+// process has neither certificates nor secrets, unless --insecure is set, and if --insecure is set although it has
+// some. name is the name of the flag for the secret, for the error.
 func (s *PeerSettings) certificates(files Certificates, secrets *Secrets, name string) (*tls.Config, error) {
 	config, err := files.PeerConfig(slices.Concat(s.AllowedNames, s.AllowedClientNames))
 	if err != nil {

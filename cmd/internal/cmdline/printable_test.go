@@ -13,8 +13,8 @@ import (
 // hostile contains characters that a terminal could execute, or that hide others.
 const hostile = "web-1\x1b]52;c;cm0=\x07\r\nX leads\x7f\u009b2J\u202e\u200b\U000e0001é"
 
-// TestPrintable_ReplacesControlCharacters checks that no character that is not printable remains, and that
-// other texts do not change.
+// TestPrintable_ReplacesControlCharacters checks that Printable replaces each character that is not printable, and
+// returns other texts unchanged.
 func TestPrintable_ReplacesControlCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"":             "",
@@ -27,8 +27,8 @@ func TestPrintable_ReplacesControlCharacters(t *testing.T) {
 	}
 }
 
-// TestWriteJSON_EscapesControlCharacters checks that no character that is not printable remains in JSON, or
-// in a log as JSON, and that values do not change.
+// TestWriteJSON_EscapesControlCharacters checks that WriteJSON and the logger write only printable characters, and
+// that a JSON parser returns the original text.
 func TestWriteJSON_EscapesControlCharacters(t *testing.T) {
 	check := func(line []byte, key string) {
 		t.Helper()

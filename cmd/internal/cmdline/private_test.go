@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadPrivate_RejectsFilesOthersCanWrite checks that a file that other users can write is rejected, and
-// that there is a warning for a file that all users can read, and for no other file.
+// TestReadPrivate_RejectsFilesOthersCanWrite checks that ReadPrivate rejects a file that other users can write, and
+// warns of a file that all users can read.
 func TestReadPrivate_RejectsFilesOthersCanWrite(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the mode of a file does not describe who has access")
@@ -64,9 +64,9 @@ func TestReadPrivate_RejectsFilesOthersCanWrite(t *testing.T) {
 	require.Empty(t, warning)
 }
 
-// TestCheckPrivate_GroupOfOwner checks that a file that a group with other members can write is rejected, and a file
-// that only the private group of the owner can write is accepted.
-func TestCheckPrivate_GroupOfOwner(t *testing.T) {
+// TestCheckPrivate_RejectsFileWritableBySharedGroup checks that checkPrivate rejects a file that a group with other
+// members can write, and accepts a file that only the private group of its owner can write.
+func TestCheckPrivate_RejectsFileWritableBySharedGroup(t *testing.T) {
 	for _, test := range []struct {
 		user, group uint32
 		private     bool

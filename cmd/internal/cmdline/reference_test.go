@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckReference_RejectsOutdated checks that an outdated command reference is rejected.
-func TestCheckReference_RejectsOutdated(t *testing.T) {
+// TestCheckReference_RejectsOutdatedFile checks that CheckReference returns an error if the file differs from the
+// generated reference, and writes the file if its argument update is true.
+func TestCheckReference_RejectsOutdatedFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tool.md")
 	require.Error(t, CheckReference(file, "a\nb\n", false), "the file does not exist")
 	require.NoError(t, CheckReference(file, "a\nb\n", true))

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// replaceable is the content of files that may be replaced at any time. Its methods can be called
+// replaceable contains the content of files that operators may replace at any time. The methods can be called
 // concurrently.
 type replaceable[T any] struct {
-	flags string // flags are the names of the flags, for errors.
+	flags string // flags contains the names of the flags that set the files, for errors.
 	files []string
 	// read reads the files. Its errors begin with the name of the flag. The warning is not empty if all users can
 	// read a file that is private. mu is held while it runs.
 	read func() (content *T, warning string, err error)
-	// replaced is called after content was read that replaces other content. mu is held while it runs. It is
-	// optional.
+	// replaced is called after read has returned content that replaces earlier content. mu is held while it runs.
+	// replaced may be nil.
 	replaced func(before, after *T)
 
 	mu      sync.Mutex
@@ -24,9 +24,9 @@ type replaceable[T any] struct {
 	warning string        // the warning that read returned with loaded
 }
 
-// load returns the content of the files, which it reads only if they were changed. If that fails, it
-// returns the error and the content that was read last, or nil. While a certificate and its key are
-// replaced, they may not match for a moment.
+// load returns the content of the files. It reads the files only if they have changed since the last call. If they
+// cannot be read, load returns the error and the content that was read last, or nil. While a certificate and its key
+// are being replaced, they may not match for a moment.
 func (r *replaceable[T]) load() (*T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *replaceable[T]) load() (*T, error) {
 	return r.loaded, nil
 }
 
-// equalStates reports whether a file was not changed between two calls of Stat.
+// equalStates reports whether a file is unchanged between the calls of Stat that returned a and b.
 func equalStates(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
 }

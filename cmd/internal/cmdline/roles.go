@@ -8,37 +8,37 @@ import (
 	"sync"
 )
 
-// Roles contains the secrets of peers and of clients, which must not have one in common, because a
-// client could then act as a peer. Its methods can be called concurrently.
+// Roles contains the secrets of peers and of clients. The two roles must not have a secret in common, because a
+// client could then act as a peer. The methods of Roles can be called concurrently.
 type Roles struct {
 	peers, clients *Secrets
 	log            *slog.Logger
 
 	mu          sync.Mutex
-	lastPeers   [][]byte // the secrets of the last call in which the roles had none in common
+	lastPeers   [][]byte // the secrets of peers when the roles last had no secret in common
 	lastClients [][]byte
-	common      bool // reports that the roles had a secret in common in the last call
+	common      bool // whether the roles had a secret in common in the last call of Current
 }
 
-// NewRoles returns an error if a secret of peers is a secret of clients. Both may be nil. log may be nil.
+// NewRoles returns an error if peers and clients have a secret in common. peers, clients and log may be nil.
 func NewRoles(peers, clients *Secrets, log *slog.Logger) (*Roles, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	r := &Roles{peers: peers, clients: clients, log: log, lastPeers: peers.Current(), lastClients: clients.Current()}
-	if shareSecret(r.lastPeers, r.lastClients) {
+	if haveCommonSecret(r.lastPeers, r.lastClients) {
 		return nil, fmt.Errorf("%s, %s: peers and clients have the same secret, so that a client could act as a peer: use another secret for clients, for example the output of head -c 32 /dev/urandom | base64", peers.flags, clients.flags)
 	}
 	return r, nil
 }
 
-// Current returns the secrets. If the files have a secret in common after one of them was replaced, it
-// returns the earlier ones, and logs an error.
+// Current returns the secrets of both roles. If the roles have a secret in common after one of their files was
+// replaced, Current returns the earlier secrets, and logs an error.
 func (r *Roles) Current() (peers, clients [][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	peers, clients = r.peers.Current(), r.clients.Current()
-	common := shareSecret(peers, clients)
+	common := haveCommonSecret(peers, clients)
 	if common && !r.common {
 		r.log.Error("the secrets before the replacement are still used: peers and clients have the same secret, so that a client could act as a peer", "files", r.peers.flags+", "+r.clients.flags)
 	}
@@ -48,8 +48,8 @@ func (r *Roles) Current() (peers, clients [][]byte) {
 	return r.lastPeers, r.lastClients
 }
 
-// shareSecret reports whether a secret is in both lists.
-func shareSecret(a, b [][]byte) bool {
+// haveCommonSecret reports whether a secret is in both lists.
+func haveCommonSecret(a, b [][]byte) bool {
 	return slices.ContainsFunc(a, func(secret []byte) bool {
 		return slices.ContainsFunc(b, func(other []byte) bool { return bytes.Equal(secret, other) })
 	})

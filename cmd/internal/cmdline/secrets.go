@@ -8,15 +8,16 @@ import (
 )
 
 const (
-	// minSize is the minimum length of a secret in bytes. A process that reaches the port of a peer can
-	// guess shorter ones.
+	// minSize is the minimum length of a secret in bytes. A process that can reach the port of a peer could guess a
+	// shorter secret.
 	minSize = 16
-	// maxSecrets is the maximum number of secrets: the one that is used and, during a change, the other.
+	// maxSecrets is the maximum number of secrets in a file: during a change, the file contains the old and the new
+	// secret.
 	maxSecrets = 2
 )
 
-// Secrets contains the secrets of one role, at most two. The first is used for connections that this
-// process makes, and both are accepted. Its methods can be called concurrently.
+// Secrets contains the secrets of one role, at most two. Connections that this process makes use the first secret,
+// and connections that this process accepts may use any of the secrets. The methods can be called concurrently.
 type Secrets struct{ replaceable[[][]byte] }
 
 // SecretFile is a file that contains secrets, each on a line of its own.
@@ -35,7 +36,7 @@ func (f SecretFile) secrets() *Secrets {
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %w", f.Flag, err)
 		}
-		secrets, err := parse(text)
+		secrets, err := parseSecrets(text)
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %s: %w", f.Flag, f.Name, err)
 		}
@@ -44,16 +45,16 @@ func (f SecretFile) secrets() *Secrets {
 	return s
 }
 
-// ReadSecrets reads the secrets from a file, or from value if the file is not set. It returns nil
-// without both. Errors begin with the flag. The warning is not empty if all users can read the file.
-// log receives a message each time the secrets are replaced, and may be nil. [Certificates.Monitor]
-// logs later errors, for commands that call it.
+// ReadSecrets reads the secrets from the file f, or from value if f has no name. It returns nil if f has no name and
+// value is empty. Errors begin with the name of the flag. The warning is not empty if all users can read the file.
+// log receives a message each time an operator has replaced the secrets, and may be nil. [Certificates.Monitor] logs
+// later errors, for commands that call it.
 func ReadSecrets(f SecretFile, value string, log *slog.Logger) (s *Secrets, warning string, err error) {
 	switch {
 	case !f.isSet() && value == "":
 		return nil, "", nil
 	case !f.isSet():
-		secrets, err := parse([]byte(value))
+		secrets, err := parseSecrets([]byte(value))
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %w", f.Flag, err)
 		}
@@ -75,8 +76,8 @@ func ReadSecrets(f SecretFile, value string, log *slog.Logger) (s *Secrets, warn
 	return s, s.warning, nil
 }
 
-// Current returns the secrets. If the file cannot be read any more, it returns those that it contained
-// before. For a nil s it returns nil.
+// Current returns the secrets. If the file cannot be read any more, Current returns the secrets that the file
+// contained before. For a nil s it returns nil.
 func (s *Secrets) Current() [][]byte {
 	if s == nil {
 		return nil
@@ -88,8 +89,8 @@ func (s *Secrets) Current() [][]byte {
 // First returns the secret for connections that this process makes.
 func (s *Secrets) First() []byte { return s.Current()[0] }
 
-// parse returns the secrets in a text. Its errors contain no secret.
-func parse(text []byte) (secrets [][]byte, err error) {
+// parseSecrets returns the secrets in a text. Its errors contain no secret.
+func parseSecrets(text []byte) (secrets [][]byte, err error) {
 	const create = "head -c 32 /dev/urandom | base64 makes one"
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {

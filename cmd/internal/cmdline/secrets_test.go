@@ -14,9 +14,9 @@ import (
 
 func joinSecrets(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
 
-// TestReadSecrets_OneOrTwo checks that a file of one or two secrets is read correctly, and that a file with
-// no secret, a short secret or more than two secrets is rejected.
-func TestReadSecrets_OneOrTwo(t *testing.T) {
+// TestReadSecrets_AcceptsOneOrTwoSecrets checks that ReadSecrets accepts a file with one or two secrets, and rejects
+// a file with no secret, a short secret or more than two secrets, without printing a secret.
+func TestReadSecrets_AcceptsOneOrTwoSecrets(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	for text, want := range map[string]string{
 		first:                         first,
@@ -50,14 +50,14 @@ func TestReadSecrets_OneOrTwo(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// replaceSecret replaces a file.
+// replaceSecret replaces a file by a new file with the given text, as operators do.
 func replaceSecret(t *testing.T, file, text string) {
 	require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
 	require.NoError(t, os.Rename(file+".new", file))
 }
 
-// TestSecrets_ReplacedFileIsRead checks that a replaced file is read, and that a file that cannot be read has
-// no effect.
+// TestSecrets_ReplacedFileIsRead checks that Secrets reads its file again after the file was replaced, and keeps the
+// former secrets while the file is invalid or missing.
 func TestSecrets_ReplacedFileIsRead(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	file := filepath.Join(t.TempDir(), "secret")
@@ -83,8 +83,8 @@ func TestSecrets_ReplacedFileIsRead(t *testing.T) {
 	require.NotContains(t, log.String(), second)
 }
 
-// TestRoles_NeedDifferentSecrets checks that a secret is not used for both roles, at the start or after a
-// file was replaced, and that correct secrets are used after that.
+// TestRoles_NeedDifferentSecrets checks that peers and clients may not have the same secret, neither at the start nor
+// after one of the files was replaced, and that the former secrets remain in use until the files are correct.
 func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	first, second, third := strings.Repeat("a", 16), strings.Repeat("b", 16), strings.Repeat("c", 16)
 	dir := t.TempDir()
@@ -122,8 +122,8 @@ func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	require.Empty(t, b)
 }
 
-// TestMonitor_WarnsOfUnreadableSecrets checks that there is one message a day about a file of secrets that
-// cannot be read or is not private.
+// TestMonitor_WarnsOfUnreadableSecrets checks that the monitor logs once a day that a file of secrets cannot be read
+// or that other users can read it.
 func TestMonitor_WarnsOfUnreadableSecrets(t *testing.T) {
 	first := strings.Repeat("a", 16)
 	dir := t.TempDir()

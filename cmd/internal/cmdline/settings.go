@@ -24,24 +24,26 @@ const (
 	annotationLine     = "line"
 )
 
-// Settings describes the settings of a program. Each is a flag, whose name is the key in the configuration
+// Settings describes the settings of a program. Each setting is a flag, whose name is the key in the configuration
 // file and, in upper case after Prefix, the environment variable. The command line has precedence, then the
 // environment, then the file, then the default.
 //
-// It reads the nodes of the YAML decoder: koanf, viper, kong and ff lose the lines of the file, which errors contain.
+// Settings uses the nodes of the YAML decoder, because koanf, viper, kong and ff lose the line numbers, which errors
+// contain.
 type Settings struct {
 	Prefix string
-	// Earlier contains the flags that replace flags of earlier versions, by the names of those. The earlier names,
-	// and their variables, are accepted as well.
+	// Earlier contains the current names of flags, by the names that the flags had in earlier versions. Earlier
+	// names, and the variables that correspond to them, are accepted as well.
 	Earlier map[string]string
-	// Variables contains other variables of a flag, in the order of precedence.
+	// Variables maps names of flags to additional environment variables that set the flag, in the order of
+	// precedence.
 	Variables map[string][]string
 }
 
-// ListOfMappings is the value of a flag that accepts, in a file, mappings as elements of its list.
+// ListOfMappings is the value of a flag whose list may contain mappings in a configuration file.
 type ListOfMappings interface {
 	pflag.SliceValue
-	// FromMapping returns the element for a mapping.
+	// FromMapping converts a mapping in the file to the text that Append accepts.
 	FromMapping(map[string]string) (string, error)
 }
 
@@ -66,7 +68,7 @@ func ReadOnlyFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag
 	return warning, errors.Join(err, selectAlternatives(keys))
 }
 
-// readVariables sets a flag to the first of its variables that is not empty.
+// readVariables sets a flag to the first of its environment variables that is not empty.
 func (s Settings) readVariables(flags *pflag.FlagSet, f *pflag.Flag) error {
 	for _, name := range s.VariablesOf(f.Name) {
 		value := os.Getenv(name)
@@ -81,10 +83,10 @@ func (s Settings) readVariables(flags *pflag.FlagSet, f *pflag.Flag) error {
 	return nil
 }
 
-// isSetting reports whether a variable can set a flag.
+// isSetting reports whether an environment variable can set a flag.
 func isSetting(f *pflag.Flag) bool { return f.Name != "help" && f.Name != "version" }
 
-// VariablesOf returns the variables that set a flag, in the order of precedence.
+// VariablesOf returns the environment variables that set a flag, in the order of precedence.
 func (s Settings) VariablesOf(flag string) []string {
 	variable := func(name string) string { return s.Prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 	all := append([]string{variable(flag)}, s.Variables[flag]...)
@@ -96,7 +98,8 @@ func (s Settings) VariablesOf(flag string) []string {
 	return all
 }
 
-// Normalize replaces the name of a flag of an earlier version.
+// Normalize replaces an earlier name of a flag by the current name. It is a normalize function for
+// [pflag.FlagSet.SetNormalizeFunc].
 func (s Settings) Normalize(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(cmp.Or(s.Earlier[name], name))
 }
@@ -118,7 +121,8 @@ func Source(f *pflag.Flag) string {
 // IsFromFile reports whether the value of a flag comes from the configuration file.
 func IsFromFile(f *pflag.Flag) bool { return len(f.Annotations[annotationLine]) > 0 }
 
-// selectAlternatives resets x or x-file if both are set, by sources of different precedence.
+// selectAlternatives resets the flag x or the flag x-file if two different sources have set them: the flag whose
+// source has less precedence.
 func selectAlternatives(keys *pflag.FlagSet) (err error) {
 	precedence := func(f *pflag.Flag) int {
 		switch {
@@ -150,8 +154,8 @@ func selectAlternatives(keys *pflag.FlagSet) (err error) {
 	return err
 }
 
-// readFile sets those flags of keys that no other source has set. Its error contains all errors in the file, whose
-// name is the value of flag.
+// readFile sets those flags of keys that no other source has set to the values in the file with the given name. flag
+// is the flag that sets the name of the file. The returned error contains all errors in the file.
 func readFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
 	text, warning, err := ReadConfig(name)
 	if err != nil {
@@ -165,7 +169,7 @@ func readFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag, va
 	for key, value := range file.keysAndValues(top) {
 		f := keys.Lookup(key.Value)
 		if f == nil || !isSetting(f) || f.Name == FlagConfig {
-			file.fail(key, "unknown key %q: the nearest is %q", key.Value, nearestKey(key.Value, keys))
+			file.addError(key, "unknown key %q: the nearest is %q", key.Value, nearestKey(key.Value, keys))
 			continue
 		}
 		file.set(f, key, value)
@@ -223,8 +227,8 @@ type configFile struct {
 	errs []error
 }
 
-// fail adds an error in the line of a node. It contains no values, which may be credentials.
-func (c *configFile) fail(at *yaml.Node, format string, args ...any) {
+// addError adds an error in the line of a node. The error contains no values, which may be credentials.
+func (c *configFile) addError(at *yaml.Node, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%s:%d: %w", c.name, at.Line, fmt.Errorf(format, args...)))
 }
 
@@ -236,7 +240,7 @@ func (c *configFile) keysAndValues(mapping *yaml.Node) func(yield func(key, valu
 			key, value := mapping.Content[i], mapping.Content[i+1]
 			name := string(c.keys.GetNormalizeFunc()(c.keys, key.Value))
 			if line, twice := lines[name]; twice {
-				c.fail(key, "%q is set in line %d already: remove one of them", key.Value, line)
+				c.addError(key, "%q is set in line %d already: remove one of them", key.Value, line)
 				continue
 			}
 			lines[name] = key.Line
@@ -250,26 +254,26 @@ func (c *configFile) keysAndValues(mapping *yaml.Node) func(yield func(key, valu
 	}
 }
 
-// set sets a flag to a value of the file, unless a source with precedence has set it.
+// set sets a flag to a value in the file, unless the command line or an environment variable has set the flag.
 func (c *configFile) set(f *pflag.Flag, key, value *yaml.Node) {
 	list, isList := f.Value.(pflag.SliceValue)
 	given := f.Changed
 	switch {
 	case value.Tag == "!!null":
-		c.fail(key, "%q has no value: set it, or remove the key", key.Value)
+		c.addError(key, "%q has no value: set it, or remove the key", key.Value)
 	case value.Kind == yaml.SequenceNode && isList && !given:
 		c.setList(list, key, value)
 		f.Changed = true
 	case value.Kind == yaml.SequenceNode && isList: // ignore the list, because a source with precedence has set it
 	case f.Value.Type() == "stringArray":
-		c.fail(value, "%q is not a list: write each element on a line of its own, after a dash", key.Value)
+		c.addError(value, "%q is not a list: write each element on a line of its own, after a dash", key.Value)
 	case value.Kind != yaml.ScalarNode && isList:
-		c.fail(value, "%q is a mapping: use one value, or a list of values", key.Value)
+		c.addError(value, "%q is a mapping: use one value, or a list of values", key.Value)
 	case value.Kind != yaml.ScalarNode:
-		c.fail(value, "%q is a list or a mapping: use one value", key.Value)
+		c.addError(value, "%q is a list or a mapping: use one value", key.Value)
 	case !given:
 		if err := c.keys.Set(f.Name, value.Value); err != nil {
-			c.fail(value, "%q%w", key.Value, describeMismatch(err))
+			c.addError(value, "%q%w", key.Value, describeMismatch(err))
 		}
 	}
 	if !given {
@@ -277,7 +281,7 @@ func (c *configFile) set(f *pflag.Flag, key, value *yaml.Node) {
 	}
 }
 
-// setList sets a list to the elements in the file.
+// setList sets a flag whose value is a list to the elements of a list in the file.
 func (c *configFile) setList(list pflag.SliceValue, key, value *yaml.Node) {
 	_ = list.Replace(nil)
 	mappings, acceptsMappings := list.(ListOfMappings)
@@ -300,12 +304,12 @@ func (c *configFile) setList(list pflag.SliceValue, key, value *yaml.Node) {
 			err = list.Append(text)
 		}
 		if err != nil {
-			c.fail(element, "an element of %q: %w", key.Value, err)
+			c.addError(element, "an element of %q: %w", key.Value, err)
 		}
 	}
 }
 
-// ValueNode returns the value of a flag for a configuration file.
+// ValueNode returns the value of a flag as YAML, to be written to a configuration file.
 func ValueNode(f *pflag.Flag) *yaml.Node {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		sequence := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}

@@ -55,8 +55,9 @@ func (s *testSettings) read(t testing.TB, file string, args ...string) (warning 
 	return configuration.Read(s.flags, s.flags, func(flag, _ string) bool { return flag == "secret" })
 }
 
-// TestSettings_Precedence checks that no source is ignored, and that each has precedence over those after it.
-func TestSettings_Precedence(t *testing.T) {
+// TestSettings_FollowOrderOfPrecedence checks that the command line has precedence over environment variables, these
+// over the configuration file, and the file over the defaults.
+func TestSettings_FollowOrderOfPrecedence(t *testing.T) {
 	const file = "older-name: file\ntries: 7\nwait: 3s\nhosts: [a, 'b,c']\nprogram:\n- echo\n- 3\nplain: true\nsecret: file\n"
 	s := newTestSettings()
 	warning, err := s.read(t, file)
@@ -102,9 +103,9 @@ func TestSettings_Precedence(t *testing.T) {
 	}
 }
 
-// TestSettings_SecretOrItsFile checks that a secret and the name of its file, from different sources, are not
-// both used, and that the source with precedence decides.
-func TestSettings_SecretOrItsFile(t *testing.T) {
+// TestSettings_UseEitherSecretOrItsFile checks that, if one source sets a secret and another source the name of its
+// file, only the setting of the source with precedence is used, and that one source may not set both.
+func TestSettings_UseEitherSecretOrItsFile(t *testing.T) {
 	for _, test := range []struct{ flag, variable, file, want string }{
 		{"--secret=flag", "TEST_SECRET_FILE", "secret-file: x", "flag,"},
 		{"--secret-file=flag", "TEST_SECRET", "secret: x", ",flag"},
@@ -132,9 +133,9 @@ func TestSettings_SecretOrItsFile(t *testing.T) {
 	}
 }
 
-// TestSettings_InvalidFile checks that an invalid file is rejected, and that the error contains the line, and
-// no value, which may be a credential.
-func TestSettings_InvalidFile(t *testing.T) {
+// TestSettings_NameLineButNotValueOfInvalidKey checks that the error for an invalid configuration file contains the
+// line and the key, but no value, which could be a credential.
+func TestSettings_NameLineButNotValueOfInvalidKey(t *testing.T) {
 	for text, want := range map[string]string{
 		"tries: 1\n\ntires: 2":     `:3: unknown key "tires": the nearest is "tries"`,
 		"config: x":                `:1: unknown key "config"`,
@@ -173,7 +174,8 @@ func TestSettings_InvalidFile(t *testing.T) {
 	require.ErrorContains(t, err, `"tries" is not a whole number`, "all errors are reported together")
 }
 
-// FuzzSettings reads arbitrary files. A list that is accepted has at most as many bytes as the file.
+// FuzzSettings reads arbitrary configuration files, and requires that the elements of an accepted list are not much
+// longer than the file, so that YAML aliases cannot multiply them.
 func FuzzSettings(f *testing.F) {
 	f.Add("name: x\nprogram: [report, --serve]\nwait:\n")
 	f.Add("hosts: &x [1, 2]\nprogram: *x\n---\n")

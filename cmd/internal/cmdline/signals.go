@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// sameRequest is the time in which all stop signals count as one: GNU timeout sends TERM to a process and
-// to its group, and service managers and shells signal several times as well.
-const sameRequest = time.Second
+// sameRequestPeriod is the time in which several stop signals are one request: GNU timeout sends TERM to a process and to
+// its group, and service managers and shells signal several times as well.
+const sameRequestPeriod = time.Second
 
 // Signals describes how a command reacts to signals. Signals that were ignored when the process started,
 // as HUP is by nohup, have no effect; Go programs can recognize that for HUP and INT only.
@@ -25,7 +25,7 @@ type Signals struct {
 	Forward func(os.Signal)
 }
 
-// Handle handles signals until release is called.
+// Handle starts to handle signals. The caller must call release to stop handling signals.
 func (s Signals) Handle() (release func()) {
 	signals := make(chan os.Signal, 16)
 	handled := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, programSignals...)
@@ -49,7 +49,7 @@ func (s Signals) Handle() (release func()) {
 	}
 }
 
-// serve handles signals until quit is closed.
+// serve handles the signals from a channel until quit is closed.
 func (s Signals) serve(signals <-chan os.Signal, quit <-chan struct{}, exit func(code int)) {
 	var stopped time.Time // the time at which the first stop signal arrived
 	for {
@@ -61,7 +61,7 @@ func (s Signals) serve(signals <-chan os.Signal, quit <-chan struct{}, exit func
 			case stopped.IsZero():
 				stopped = time.Now()
 				s.Stop(sig)
-			case time.Since(stopped) >= sameRequest:
+			case time.Since(stopped) >= sameRequestPeriod:
 				if s.Exit != nil {
 					s.Exit(sig)
 				}
@@ -74,8 +74,8 @@ func (s Signals) serve(signals <-chan os.Signal, quit <-chan struct{}, exit func
 	}
 }
 
-// UntilSignal returns a context that is cancelled by the first signal that stops a command. A later one
-// ends the process.
+// UntilSignal returns a context that is cancelled when the process receives the first signal that stops a command. A
+// later stop signal ends the process.
 func UntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	release := Signals{Stop: func(os.Signal) { cancel() }}.Handle()

@@ -11,9 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSignals_SecondEndsProcess checks that signals within a second count once, that a later signal ends the
-// process, and that a forwarded signal does not stop the command.
-func TestSignals_SecondEndsProcess(t *testing.T) {
+// TestSignals_SecondSignalEndsProcess checks that signals within one second count as one request to stop, that a
+// later signal ends the process immediately, and that a signal that is forwarded to the program does not stop the
+// command itself.
+func TestSignals_SecondSignalEndsProcess(t *testing.T) {
 	for name, c := range map[string]struct {
 		forward bool
 		signals []syscall.Signal
@@ -22,8 +23,8 @@ func TestSignals_SecondEndsProcess(t *testing.T) {
 		code    int
 	}{
 		"two at the same time": {signals: []syscall.Signal{15, 15}, pauses: []time.Duration{0, 0}, want: []string{"stop 15"}},
-		"TERM and INT":         {signals: []syscall.Signal{15, 2, 2}, pauses: []time.Duration{0, sameRequest / 2, sameRequest/2 - 1}, want: []string{"stop 15"}},
-		"impatient":            {signals: []syscall.Signal{15, 15, 2}, pauses: []time.Duration{0, 0, sameRequest}, want: []string{"stop 15", "exit 2"}, code: 130},
+		"TERM and INT":         {signals: []syscall.Signal{15, 2, 2}, pauses: []time.Duration{0, sameRequestPeriod / 2, sameRequestPeriod/2 - 1}, want: []string{"stop 15"}},
+		"impatient":            {signals: []syscall.Signal{15, 15, 2}, pauses: []time.Duration{0, 0, sameRequestPeriod}, want: []string{"stop 15", "exit 2"}, code: 130},
 		"HUP":                  {signals: []syscall.Signal{1, 3}, pauses: []time.Duration{0, 0}, want: []string{"stop 1"}},
 		"forwarded":            {forward: true, signals: []syscall.Signal{1, 1, 15, 3}, pauses: make([]time.Duration, 4), want: []string{"forward 1", "forward 1", "stop 15", "forward 3"}},
 	} {

@@ -27,7 +27,7 @@ var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong tog
 func (f Certificates) Config() (*tls.Config, error) {
 	c, trusted, err := f.loadConfig()
 	if err == nil && trusted != nil {
-		trustCurrent(c, trusted)
+		trustCurrentAuthorities(c, trusted)
 	}
 	return c, err
 }
@@ -82,7 +82,7 @@ func (f Certificates) PeerConfig(names []string) (*tls.Config, error) {
 	c.MinVersion = tls.VersionTLS13
 	server := c.Clone()
 	server.ClientCAs, server.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert
-	trustCurrent(c, trusted)
+	trustCurrentAuthorities(c, trusted)
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		current := server.Clone()
 		current.ClientCAs, _ = trusted.load()

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Test writes the files of a root command to dir, or to a temporary directory if dir is empty. It requires a manual page
-// for each command, with all its flags and without warnings of groff, and completions that bash accepts. It does not run
-// programs that are not installed.
+// Test writes the files of a root command to dir, or to a temporary directory if dir is empty. It requires a manual
+// page for each command, with all its flags and without warnings of groff, and completions that bash accepts. It does
+// not run programs that are not installed.
 func Test(t *testing.T, dir string, root *cobra.Command) {
 	t.Helper()
 	if dir == "" {
@@ -40,7 +40,8 @@ func Test(t *testing.T, dir string, root *cobra.Command) {
 	requireNoOutput(t, "bash", "-n", filepath.Join(dir, "bash-completion", "completions", root.Name()))
 }
 
-// RequireCompletion requires that shells complete a line, without its last word, to these words.
+// RequireCompletion requires that shells suggest the words in want, as the first suggestions, for an argument that
+// follows the arguments in line.
 func RequireCompletion(t *testing.T, root *cobra.Command, line []string, want ...string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -52,7 +53,8 @@ func RequireCompletion(t *testing.T, root *cobra.Command, line []string, want ..
 	require.Equal(t, want, words[:len(want)])
 }
 
-// requireNoOutput runs a program, if it is installed.
+// requireNoOutput runs a program, if the program is installed, and requires that the program succeeds and prints
+// nothing.
 func requireNoOutput(t *testing.T, program string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestBounds_DoNotFollowAPredecessorThatGaveUp checks that a bound whose predecessor leaves the queue before its turn
-// continues to wait for the holder of the lock.
-func TestBounds_DoNotFollowAPredecessorThatGaveUp(t *testing.T) {
+// TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves checks that an entry whose predecessor leaves the queue without
+// having held the lock continues to wait for the holder of the lock.
+func TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves(t *testing.T) {
 	for _, name := range []string{verifiedName, tokenName} {
 		srv := zktest.Start(t)
-		l := newBound(name, srv.Addr(), sessionTimeout)
+		l := newVerifiedBaseline(name, srv.Addr(), sessionTimeout)
 		require.NoError(t, connectSessions(l, 3))
 		_, err := l.conn(0).Create("/lock", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		acquired := make(chan error, 3)
 		var entries []entry
-		for i := range 3 { // they join one after another: the first acquires the lock, and the others wait
+		for i := range 3 { // the entries join one after another: the first acquires the lock, and the others wait
 			e, err := l.implementation.newEntry(mutex, l.conn(i), "/lock")
 			require.NoError(t, err)
 			entries = append(entries, e)
@@ -31,10 +31,10 @@ func TestBounds_DoNotFollowAPredecessorThatGaveUp(t *testing.T) {
 			<-joined
 		}
 		require.NoError(t, <-acquired)
-		holder := entries[0].(*boundEntry).znode
+		holder := entries[0].(*verifiedEntry).znode
 		require.Eventually(t, func() bool { return len(srv.Watches()) == 2 }, time.Minute, time.Millisecond)
 
-		go func() { acquired <- entries[1].release() }() // its znode is deleted while it waits
+		go func() { acquired <- entries[1].release() }() // the znode of the second entry is deleted while that entry waits
 		require.Eventually(t, func() bool {
 			watches := srv.Watches(holder)
 			return len(watches) > 0 && watches[len(watches)-1].Session == l.conn(2).SessionID()
@@ -48,11 +48,12 @@ func TestBounds_DoNotFollowAPredecessorThatGaveUp(t *testing.T) {
 	}
 }
 
-// TestBounds_Contend checks that several sessions acquire the lock, and that the program notices that it is exclusive.
-func TestBounds_Contend(t *testing.T) {
+// TestVerifiedEntry_ExcludesOtherSessions checks that several sessions acquire the lock in turn, so that contend,
+// which fails if two sessions hold the lock at the same time, returns no error.
+func TestVerifiedEntry_ExcludesOtherSessions(t *testing.T) {
 	for _, name := range []string{verifiedName, tokenName} {
 		srv := zktest.Start(t)
-		l := newBound(name, srv.Addr(), sessionTimeout)
+		l := newVerifiedBaseline(name, srv.Addr(), sessionTimeout)
 		require.NoError(t, connectSessions(l, 4))
 		for _, path := range []string{"/locks", childPath("/locks", 0)} {
 			_, err := l.conn(0).Create(path, nil, 0, zk.WorldACL(zk.PermAll))
