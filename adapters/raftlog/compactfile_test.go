@@ -133,7 +133,7 @@ func TestCompactFile_UnreadableFileIsRenamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	for reason, create := range map[string]func(t *testing.T, h *harness){
 		syscall.EMFILE.Error(): func(t *testing.T, h *harness) { h.copySnapshot(t, h.peers[0], file, func(*snapshot.Meta) {}) },
-		"it is not a snapshot": func(t *testing.T, _ *harness) {
+		"the file is not a snapshot": func(t *testing.T, _ *harness) {
 			require.NoError(t, os.WriteFile(file, []byte("password of root"), 0o600))
 		},
 		"a link is not followed": func(t *testing.T, _ *harness) { require.NoError(t, os.Symlink("snap.new", file)) },

@@ -69,7 +69,7 @@ func TestCounter_RecoversFromForeignChanges(t *testing.T) {
 		"as documented":    {change: set(five), next: 6},
 		"no data":          {change: set(""), next: 1},
 		"garbage":          {change: set("garbage"), addErr: recipes.ErrFormat, getErr: recipes.ErrFormat, text: "7 bytes, want 8", correct: set(five), set: true, next: 6},
-		"of another codec": {change: set(`{"n":5}  `), addErr: recipes.ErrFormat, getErr: recipes.ErrFormat, text: "replace it with Set", correct: set(five), set: true, next: 6},
+		"of another codec": {change: set(`{"n":5}  `), addErr: recipes.ErrFormat, getErr: recipes.ErrFormat, text: "replace the data with Set", correct: set(five), set: true, next: 6},
 		"too large":        {change: set(large), addErr: recipes.ErrTooLarge, getErr: recipes.ErrTooLarge, text: "zk.WithMaxBufferSize", correct: set(five), set: true, next: 6},
 		"the greatest":     {change: set("\x7f\xff\xff\xff\xff\xff\xff\xff"), addErr: ErrOverflow, text: "does not fit", correct: set(five), set: true, next: 6},
 		"no right to read": {change: setACL(zk.PermAll &^ zk.PermRead), getErr: recipes.ErrPermission, correct: setACL(zk.PermAll), next: 3},
@@ -85,7 +85,7 @@ func TestCounter_RecoversFromForeignChanges(t *testing.T) {
 		"is deleted":         {change: remove, next: 1},
 		"is created again":   {change: createAgain(five, 0, openACL), next: 6},
 		"is created again with garbage": {
-			change: createAgain("x", 0, openACL), addErr: recipes.ErrFormat, getErr: recipes.ErrFormat, text: "replace it with Set", correct: set(five), set: true, next: 6,
+			change: createAgain("x", 0, openACL), addErr: recipes.ErrFormat, getErr: recipes.ErrFormat, text: "replace the data with Set", correct: set(five), set: true, next: 6,
 		},
 		"is created again without any right": {
 			change: createAgain(five, 0, zk.WorldACL(zk.PermAdmin)), addErr: recipes.ErrPermission, getErr: recipes.ErrPermission, text: "NOAUTH",
