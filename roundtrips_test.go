@@ -154,7 +154,7 @@ func TestRoundTrips_JoiningTakesAtMostThree(t *testing.T) {
 		{1, 4, 3}, // the same, and the watch of the predecessor
 		{2, 5, 3}, // the same, and the watch of the candidate before the predecessor
 		{9, 5, 3},
-		{12, 5, 3}, // the watches of its own znode and of the candidate before the predecessor follow after 60 ms
+		{12, 5, 3}, // the watch of the candidate before the predecessor follows after 60 ms
 	} {
 		withLatency(t, func(h *harness) {
 			h.joinAll(x.ahead)

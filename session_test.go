@@ -136,9 +136,9 @@ type grantOfSession interface {
 	Context() context.Context
 }
 
-// TestClose_EndsGrantsBeforeSession checks that a leadership, a lock and each other grant of a session has
+// TestConnClose_EndsLeadershipsAndLocksBeforeSession checks that a leadership, a lock and each other grant of a session has
 // ended with ErrConnClosed before Close of the connection ends the session.
-func TestClose_EndsGrantsBeforeSession(t *testing.T) {
+func TestConnClose_EndsLeadershipsAndLocksBeforeSession(t *testing.T) {
 	obtain := map[string]func(context.Context, *zk.Conn) (grantOfSession, error){
 		"leadership": func(_ context.Context, conn *zk.Conn) (grantOfSession, error) {
 			e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())

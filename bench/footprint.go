@@ -139,7 +139,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 	if w == waitingForMutex {
 		// A contender of this library waits a few milliseconds for each contender ahead of it, and then prepares for
 		// its turn. Measure when all contenders have done so.
-		sleep(ctx, time.Duration(n)*5*time.Millisecond)
+		sleep(ctx, time.Duration(n)*10*time.Millisecond)
 	}
 	after, err := measureUsage(ctx, s)
 	if err != nil {

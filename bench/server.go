@@ -112,7 +112,7 @@ func (s *server) waitWatches(ctx context.Context, n int) error {
 func (s *server) settledWatches(ctx context.Context) (count int, err error) {
 	const required = 3
 	count, same := -1, 0
-	err = poll(ctx, "waiting for a constant number of watches", time.Minute, 60*time.Millisecond, func() (bool, error) {
+	err = poll(ctx, "waiting for a constant number of watches", joinPatience, 60*time.Millisecond, func() (bool, error) {
 		n, err := s.watches()
 		if n == count {
 			same++

@@ -59,6 +59,7 @@ func TestIdleCandidates_SendOnlyLeaseChecks(t *testing.T) {
 	t.Logf("%d goroutines", idle)
 	require.LessOrEqual(t, idle, len(all)+1, "more goroutines than one for each candidate and one for the connection")
 
+	time.Sleep(queued * 10 * time.Millisecond) // all candidates have prepared for their turn
 	const periods, period = 4, sessionTimeout / 8
 	p := conn.Network[0]
 	p.ResetLog()

@@ -44,8 +44,8 @@ func DeleteElection(store Store, opts ...Option) error {
 
 // RestartElection replaces a record that is marked as ended by an unclaimed record, so that a new
 // election can take place. The tokens of the new election are greater than all earlier tokens.
-// Candidates that have not noticed yet that the previous election has ended do not take part in
-// the new election.
+// Candidates that have not noticed yet that the previous election has ended also end, and do not take
+// part in the new election.
 //
 // Errors are those of [DeleteElection], [ErrNotEnded] if the election has not ended, and
 // [leaderelection.ErrNoElection] if the record does not exist.

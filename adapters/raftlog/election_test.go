@@ -251,7 +251,7 @@ func TestDeleteElection_EndsElectionDespiteBlockedStateMachine(t *testing.T) {
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
 		h.startPeer(p, func(c *raftlog.Config) {
-			c.StateMachine = steppedMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
+			c.StateMachine = blockingMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
 		})
 		h.proposeAll(t, h.otherPeers(p)[0], "x")
 		deleted := make(chan error, 1)
@@ -434,7 +434,7 @@ func TestCandidate_EndsDespiteBlockedStateMachine(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		h.startPeer(p, func(c *raftlog.Config) {
-			c.StateMachine = steppedMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
+			c.StateMachine = blockingMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
 		})
 		h.proposeAll(t, h.otherPeers(p)[0], "x")
 		time.Sleep(time.Second)

@@ -283,9 +283,12 @@ func (n *Node) startGoroutine(f func()) bool {
 	return true
 }
 
+// errNodeClosed is the error of calls after the node was closed.
+var errNodeClosed = fmt.Errorf("node: %w", api.ErrClosed)
+
 // releaseResources closes the connections, the log and the lock of the directory that Open has opened.
 func (n *Node) releaseResources() {
-	n.stop(api.ErrClosed)
+	n.stop(errNodeClosed)
 	switch {
 	case n.net != nil:
 		n.net.Close()
@@ -330,7 +333,7 @@ func (n *Node) stopWithFault(err error) {
 // It returns nil, or the fault if the node had stopped because of one.
 func (n *Node) Close() error {
 	n.handOverLog()
-	n.stop(api.ErrClosed)
+	n.stop(errNodeClosed)
 	<-n.ended
 	n.mu.Lock()
 	defer n.mu.Unlock()

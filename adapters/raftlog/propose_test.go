@@ -399,14 +399,14 @@ func TestElectionPropose_RejectsUpdateOfFormerLeadership(t *testing.T) {
 	})
 }
 
-// steppedMachine is a state machine that waits, before it applies an update that is a key of released, until
+// blockingMachine is a state machine that waits, before it applies an update that is a key of released, until
 // the channel of this key is closed.
-type steppedMachine struct {
+type blockingMachine struct {
 	raftlog.StateMachine
 	released map[string]chan struct{}
 }
 
-func (s steppedMachine) Apply(entries []api.Entry, through uint64) error {
+func (s blockingMachine) Apply(entries []api.Entry, through uint64) error {
 	for _, e := range entries {
 		if c := s.released[string(e.Data)]; c != nil {
 			<-c
@@ -423,7 +423,7 @@ func TestSync_WaitsForEarlierEntries(t *testing.T) {
 		other := h.otherPeers(p)[0]
 		require.NoError(t, h.stopPeer(p))
 		released := map[string]chan struct{}{"before": make(chan struct{}), "after": make(chan struct{})}
-		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = steppedMachine{c.StateMachine, released} })
+		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = blockingMachine{c.StateMachine, released} })
 		defer close(released["after"])
 		h.syncPeer(t, p)
 		h.proposeAll(t, other, "before")

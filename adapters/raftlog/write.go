@@ -59,7 +59,7 @@ func (n *Node) runWriter() {
 		}
 		full := errors.Is(err, filelog.ErrNoSpace)
 		if full {
-			err = w.writeVotesAhead()
+			err = w.writeWithoutSpace()
 		}
 		if n.ctx.Err() != nil {
 			return
@@ -82,7 +82,7 @@ type writer struct {
 	n        *Node
 	log      *filelog.Appender
 	tasks    []writeTask // tasks that are not complete, in order
-	examined int         // the number of tasks that writeVotesAhead has handled
+	examined int         // the number of tasks that writeWithoutSpace has handled
 
 	limited bool // the disk has no space for another segment
 }
@@ -156,9 +156,9 @@ func (w *writer) sendFrames(frames []core.Frame) {
 	}
 }
 
-// writeVotesAhead handles the parts of the remaining tasks that need not wait for space: votes, and
+// writeWithoutSpace handles the parts of the remaining tasks that need not wait for space: votes, and
 // compactions, which can free space.
-func (w *writer) writeVotesAhead() error {
+func (w *writer) writeWithoutSpace() error {
 	for w.examined < len(w.tasks) {
 		work := w.tasks[w.examined].write
 		votes, err := work.TakeVotes(func(hs *raftpb.HardState) error {

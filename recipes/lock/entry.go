@@ -77,7 +77,7 @@ var errGivenUp = errors.New("the caller no longer waits")
 // contender fails first, wait returns the reason. If the session ends while the contender waits, wait joins the
 // queue again.
 func (a acquisition) wait(ctx context.Context) (*Hold, error) {
-	return acquireObserved(a.setup, func() (*Hold, error) { return a.waitAcrossSessions(ctx) })
+	return acquireAndEmitEvents(a.setup, func() (*Hold, error) { return a.waitAcrossSessions(ctx) })
 }
 
 func (a acquisition) waitAcrossSessions(ctx context.Context) (*Hold, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// acquireObserved calls acquire, and emits the events of the hold that acquire returns.
-func acquireObserved(s *recipe.Setup, acquire func() (*Hold, error)) (*Hold, error) {
+// acquireAndEmitEvents calls acquire, and emits the events of the hold that acquire returns.
+func acquireAndEmitEvents(s *recipe.Setup, acquire func() (*Hold, error)) (*Hold, error) {
 	if s.Events == nil {
 		return acquire()
 	}

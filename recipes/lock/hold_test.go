@@ -34,10 +34,10 @@ func TestHold_EndsBeforeZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-// TestHold_ReleaseReturnsNilAfterSuccess checks that Release returns nil after success, although the contexts
+// TestHold_ReleaseSucceedsAfterContextsAreDone checks that Release returns nil after success, although the contexts
 // of the hold and of the program are done. If the servers do not answer, Release returns ErrUnconfirmed after a
 // limited time, and can be called again.
-func TestHold_ReleaseReturnsNilAfterSuccess(t *testing.T) {
+func TestHold_ReleaseSucceedsAfterContextsAreDone(t *testing.T) {
 	for name, acquire := range map[string]func(context.Context, *harness, *zk.Conn) (h grantHandle, end func() error){
 		"mutex": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
 			h, err := w.mutex(conn).Lock(ctx)

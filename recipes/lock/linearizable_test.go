@@ -148,9 +148,9 @@ func (c *client) requireExpectedFailure(err error) {
 	c.Violate("client %d: unexpected error of an acquisition: %v", c.id, err)
 }
 
-// setGrantedTimeout makes the library assume that the servers have granted the stated session
+// assumeStatedTimeout makes the library assume that the servers have granted the stated session
 // timeout.
-func (c *client) setGrantedTimeout() {
+func (c *client) assumeStatedTimeout() {
 	connection.RecordOf(c.conn).Push(connection.Event{Timeout: c.stated})
 }
 
@@ -195,7 +195,7 @@ type exclusiveLock interface {
 
 // contend implements contendMutex and contendSingle for the lock that open returns.
 func contend(c *client, open func() (exclusiveLock, error)) {
-	c.setGrantedTimeout()
+	c.assumeStatedTimeout()
 	m, err := open()
 	if err != nil {
 		c.Violate("%v", err)
@@ -221,7 +221,7 @@ func contend(c *client, open func() (exclusiveLock, error)) {
 // contendRWMutex repeatedly acquires the lock for reading or for writing, and sometimes downgrades
 // it.
 func contendRWMutex(c *client) {
-	c.setGrantedTimeout()
+	c.assumeStatedTimeout()
 	m, err := NewRWMutex(c.conn, node, recipes.WithSessionTimeout(c.stated))
 	if err != nil {
 		c.Violate("%v", err)

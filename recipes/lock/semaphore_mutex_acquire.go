@@ -57,7 +57,7 @@ const mutexIndex = -1
 
 // acquire acquires n leases and waits for them. If noWait is set, it returns ErrHeld instead of waiting.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
-	return acquireObserved(c.setup, func() (*Hold, error) {
+	return acquireAndEmitEvents(c.setup, func() (*Hold, error) {
 		return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
 	})
 }

@@ -98,7 +98,7 @@ func (s *Single) acquire(ctx context.Context, noWait bool) (*Hold, error) {
 	if err := checkReentry(ctx, s.setup, true); err != nil {
 		return nil, err
 	}
-	return acquireObserved(s.setup, func() (*Hold, error) {
+	return acquireAndEmitEvents(s.setup, func() (*Hold, error) {
 		return recipe.AcrossSessions(ctx, lostBeforeGrant, func() (*Hold, error) { return s.acquireOnce(ctx, noWait) })
 	})
 }

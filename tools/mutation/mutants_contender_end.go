@@ -163,6 +163,22 @@ var contenderEndMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_LostWatches$",
 	},
 	{
+		name: "contender/hold/own", breaks: "the leader of an election does not watch its znode",
+		file: "internal/zk/contender/hold.go",
+		edits: []edit{
+			{"\t\tc.readOwn()\n", ""},
+		},
+		tests: "./internal/zk/contender -run ^TestJoin_AloneIsFirst$",
+	},
+	{
+		name: "contender/prepare/election", breaks: "a candidate far back in the queue never prepares for its turn",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"c.cfg.Admit == nil && c.queue.place != next:", "c.cfg.Admit == nil && c.cfg.Lookahead == 0 && c.queue.place != next:"},
+		},
+		tests: "./internal/zk/contender -run ^TestWait_PreparesLaterBehindMany$",
+	},
+	{
 		name: "contender/hold/prove", breaks: "no lease is requested during the turn",
 		file: "internal/zk/contender/hold.go",
 		edits: []edit{

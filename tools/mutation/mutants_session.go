@@ -323,7 +323,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"	for _, end := range ends {\n		end(", "	for _, end := range ends {\n		go end("},
 		},
-		tests: ". -run ^TestClose_EndsGrantsBeforeSession$",
+		tests: ". -run ^TestConnClose_EndsLeadershipsAndLocksBeforeSession$",
 	},
 	{
 		name: "session/close-twice", breaks: "a second event of a closed connection does not wait until the grants have ended",

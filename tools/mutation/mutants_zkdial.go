@@ -16,7 +16,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"if op == opCloseSession {", "if op == 0 {"},
 		},
-		tests: ". -run ^TestClose_EndsGrantsBeforeSession$",
+		tests: ". -run ^TestConnClose_EndsLeadershipsAndLocksBeforeSession$",
 	},
 	{
 		name: "zkdial/failed-write", breaks: "the client library receives the error of a write after the handshake",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
 // election runs the candidates of one election. It fails the test if there are two leaders, or if
@@ -245,7 +246,5 @@ func (e *election) greatestToken() int64 {
 
 func (e *election) resign(c *candidate) {
 	e.Helper()
-	if err := c.Resign(); err != nil {
-		e.Errorf("%s: Resign: %v", c.name, err)
-	}
+	electiontest.Confirm(e, c.Resign)
 }

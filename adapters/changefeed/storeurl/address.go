@@ -41,7 +41,7 @@ func parseAddress(cfg Config) (open driver, a address, err error) {
 	native := electionPackages[u.Scheme]
 	switch {
 	case native != "":
-		return nil, a, fmt.Errorf("%w: address of the store: %q is not a store; its elections are in package %s", leaderelection.ErrInvalid, u.Scheme+":", native)
+		return nil, a, fmt.Errorf("%w: address of the store: elections on %q do not use a store: use package %s", leaderelection.ErrInvalid, u.Scheme+":", native)
 	case open == nil && tagsByScheme[u.Scheme] != "":
 		return nil, a, fmt.Errorf("%w: address of the store: this program was built without the driver for %q: build it with -tags %s", leaderelection.ErrInvalid, u.Scheme+":", tagsByScheme[u.Scheme])
 	case open == nil:

@@ -188,8 +188,9 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrFault is returned if the node has stopped permanently. The error wraps the reason:
 	// its disk has failed, its data is damaged, its state machine has returned an error, or
-	// the Raft library has panicked.
-	ErrFault = errors.New("node has stopped after a fault")
+	// the Raft library has panicked. Functions that read the files of a peer that does not run
+	// return ErrFault if the files are damaged.
+	ErrFault = errors.New("permanent fault")
 	// ErrIdentity is returned if the peer must not join the cluster with its data: it was
 	// founded separately, its directory or its log was lost, its directory is a copy or was
 	// restored from an earlier state, the cluster was recovered without it, or it has

@@ -22,9 +22,10 @@ type Config struct {
 	// it may have lagged behind. A contender that has joined another queue then leaves with zk.ErrNoNode, so
 	// that the caller reads the znode again.
 	QueueUnconfirmed bool
-	// Lookahead makes the contender prepare for its turn at once if it waits for fewer earlier contenders: it
-	// watches its znode, and the contender before its predecessor. With more of them, it does so after
-	// PreparePerContender for each.
+	// Lookahead makes the contender prepare for its turn at once if it waits for fewer earlier contenders than
+	// this number: it watches its znode, and the contender before its predecessor. Otherwise it does so after
+	// PreparePerContender for each of them. If it is positive, the contender also watches its znode as soon as its
+	// turn has come.
 	Lookahead int32
 	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same path is another
 	// queue.
@@ -96,8 +97,8 @@ const (
 	// turn, unless Lookahead makes it do so at once. If turns are shorter, the preparation would be late, and
 	// would delay others.
 	PreparePerContender = 5 * time.Millisecond
-	// OwnDelay is how long a turn lasts before the contender watches its znode, unless it watched it while it
-	// was queued. In this time the deletion of the znode is noticed late.
+	// OwnDelay is how long a turn lasts before a contender without Lookahead watches its znode, unless it watched
+	// the znode while it was queued. In this time the deletion of the znode is noticed late.
 	OwnDelay = 2 * time.Millisecond
 	// reasonDelay is how long the reason of a deletion may be unknown before the deletion is reported a second
 	// time.

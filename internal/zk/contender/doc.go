@@ -25,6 +25,6 @@
 // not matter, and a request is never repeated while its reply is outstanding.
 //
 // docs/design.md says how a contender prepares for its turn, which then needs no further request ("The hand-over
-// needs no request"). A contender behind more others than [Config.Lookahead] does so only after it has waited for
-// some time: while turns are short, the preparation would come too late.
+// needs no request"). A contender that waits for [Config.Lookahead] others or more does so only after it has waited
+// for some time: while turns are short, the preparation would come too late.
 package contender

@@ -30,7 +30,7 @@ func (c *Contender) hold() {
 		c.queue.notify = false
 		c.send(Notify, c.znode.name)
 	}
-	// The watch is set only once: if it is lost, the checks of the lease notice the deletion.
+	// The watch is requested at most once during the turn: if it is lost, the checks of the lease notice the deletion.
 	switch {
 	case c.watches.own != notWatched || c.timers.set.has(OwnTimer):
 	case c.cfg.Lookahead > 0:

@@ -321,7 +321,7 @@ func (c *Contender) receiveTimer(t Timer) {
 			c.output(Report).State.Err = connection.ErrDeleted
 		}
 	case PrepareTimer:
-		if c.phase == queued && c.queue.before.name == "" {
+		if c.phase == queued && c.queue.before.name == "" && c.queue.place != next {
 			c.listAgain()
 		}
 	case OwnTimer:

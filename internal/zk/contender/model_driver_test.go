@@ -174,12 +174,12 @@ func (w *model) step(i int, in *Input) {
 	}
 	if machine.Leaving() {
 		w.verifyReason(m)
-		w.simplify(m)
+		w.discardStateOfLeaver(m)
 	}
 }
 
-// simplify removes what does not matter after a contender has left.
-func (w *model) simplify(m *member) {
+// discardStateOfLeaver removes what does not matter after a contender has left.
+func (w *model) discardStateOfLeaver(m *member) {
 	m.own, m.others, m.queue, m.timers, m.proved = handle{}, [2]handle{}, handle{}, 0, false
 	matters := func(k RequestKind) bool {
 		return m.ended == running && (k == Create || k == Delete || k == Search)

@@ -490,8 +490,8 @@ func TestWait_PrepareTimer(t *testing.T) {
 	s.reply(List, names(a, b, own), "send read before a-latch-1")
 }
 
-// Behind more contenders than Lookahead, a contender prepares for its turn when it has waited for some time. It
-// then reads the znodes that the last listing has shown.
+// A contender that waits for Lookahead others or more prepares for its turn when it has waited for some time. It
+// then reads the znodes that the last listing has shown, and its own unless it has read that to learn its token.
 func TestWait_PreparesLaterBehindMany(t *testing.T) {
 	cfg := electionConfig
 	cfg.Lookahead = 3
@@ -501,6 +501,14 @@ func TestWait_PreparesLaterBehindMany(t *testing.T) {
 	s.reply(List, names(a, b, "c-latch-0000000003", own), "send read predecessor c-latch-3", "set prepare 15ms")
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind c-latch-3")
 	s.expired(PrepareTimer, "send read own own-latch-5", "send read before b-latch-2")
+
+	s = newScript(t, cfg)
+	s.start("send create")
+	s.reply(Create, created, "send read own own-latch-5", "send list")
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
+	s.reply(List, names(a, b, "c-latch-0000000003", own), "send read predecessor c-latch-3", "set prepare 15ms")
+	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind c-latch-3")
+	s.expired(PrepareTimer, "send read before b-latch-2")
 }
 
 // The state of the lease counts only after the contender has requested it.

@@ -60,8 +60,8 @@ func (c *Contender) waitForPredecessor() {
 	switch {
 	case c.queue.predecessor.name == "": // Policy.Admit has not admitted the head of the queue
 	case c.queue.predecessor.gone():
-		// It may be the contender's turn. A listing that was sent before the deletion may still show that it
-		// is, together with it.
+		// It may be the contender's turn, unless the contender before the predecessor is known to exist. A listing
+		// that was sent before the deletion may still show that it is, together with it.
 		c.prove(c.cfg.Admit == nil && (c.queue.before.znode == unread || c.queue.before.gone()))
 		c.sendList(c.queue.list)
 		return

@@ -81,9 +81,9 @@ func TestObserve_LimitsEffectOfEditedTTL(t *testing.T) {
 	}
 }
 
-// TestHint_EditedTTLDoesNotReplaceLease checks that a follower does not forget the lease of the leader
+// TestHint_EditedTTLDoesNotShortenWait checks that a follower does not forget the lease of the leader
 // because of a hint that repeats a TTL that was edited by hand, or when it drops such a hint as false.
-func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
+func TestHint_EditedTTLDoesNotShortenWait(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	r := heldRecord(5)
 	r.TTL = time.Minute

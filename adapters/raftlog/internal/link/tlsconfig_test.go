@@ -116,9 +116,9 @@ func TestAccept_RejectsTLS12(t *testing.T) {
 	require.ErrorIs(t, accepted().err, api.ErrRefused)
 }
 
-// TestServerTLS_RejectsChosenConfigWithoutAuthorities checks that a configuration that
+// TestServerTLS_RejectsGetConfigForClientWithoutClientCAs checks that a configuration that
 // GetConfigForClient returns must contain ClientCAs. Otherwise any certificate would be accepted.
-func TestServerTLS_RejectsChosenConfigWithoutAuthorities(t *testing.T) {
+func TestServerTLS_RejectsGetConfigForClientWithoutClientCAs(t *testing.T) {
 	self := newAuthority(t).identity("b")
 	self.TLS.ClientCAs = nil
 	lax := self.TLS.Clone()

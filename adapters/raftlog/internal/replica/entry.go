@@ -25,7 +25,7 @@ const HeaderSize = 1 + 16 + 8 + 4
 const MaxData = wire.MaxData
 
 // ErrMalformed is returned if bytes cannot be decoded as an entry or as a snapshot of the state.
-var ErrMalformed = errors.New("raftlog: malformed entry")
+var ErrMalformed = errors.New("raftlog: malformed entry or state")
 
 // Sum returns the checksum of the data of an update, by which the log detects different updates with
 // the same ID.
