@@ -84,7 +84,7 @@ func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 		heal()
 		<-s.reached
 		close(release)
-		synctest.Wait() // Compact has noticed the newer snapshot
+		synctest.Wait() // wait until Compact could have noticed the newer snapshot
 		require.Empty(t, done, "Compact returned before the newer snapshot was installed")
 		close(s.release)
 		require.NoError(t, receive(t, done))

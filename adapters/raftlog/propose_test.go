@@ -172,7 +172,7 @@ func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 		}
 		require.Greater(t, time.Since(start), 80*time.Second, "IDs expired within the window")
 		_, err = n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
-		if err != nil { // the peer may still know the ID for a short time
+		if err != nil { // for a short time after the window, peers may still remember the ID
 			require.ErrorIs(t, err, api.ErrStale)
 		}
 		h.requireUpdates(t, h.peers, "x", "x", "x", "z")
@@ -399,8 +399,8 @@ func TestElectionPropose_RejectsUpdateOfFormerLeadership(t *testing.T) {
 	})
 }
 
-// steppedMachine is a state machine that waits, before it applies an update that is a key of released, until
-// the channel of this key is closed.
+// steppedMachine is a state machine that blocks before it applies certain updates: released contains a
+// channel for each of these updates, and Apply waits until the channel is closed.
 type steppedMachine struct {
 	raftlog.StateMachine
 	released map[string]chan struct{}

@@ -15,10 +15,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// operableCluster is a cluster with the operations of a log that runs for long.
+// operableCluster is a cluster with the operations that a log needs when it runs for a long time.
 type operableCluster interface {
 	cluster
-	// growState makes the state of a node size bytes larger, for the next snapshot of the node.
+	// growState makes the state of a node size bytes larger, so that the next snapshot of the node is larger.
 	growState(ctx context.Context, node int, size int64) error
 	// snapshot writes the state of a node to a file on its disk. It returns when the file is synced.
 	snapshot(ctx context.Context, node int) error
@@ -195,7 +195,8 @@ func waitFor(ctx context.Context, reached func() bool) error {
 	return nil
 }
 
-// readingCluster is a cluster whose clients read at a node instead of proposing updates.
+// readingCluster makes the clients of runClients read at one node instead of proposing updates: isLeader
+// selects the node, and propose reads.
 type readingCluster struct {
 	operableCluster
 	node   int

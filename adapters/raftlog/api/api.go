@@ -21,7 +21,7 @@ const (
 	// KindCheckpoint starts the term of a leader, and commits earlier entries that were not
 	// committed yet. It has no Data.
 	KindCheckpoint
-	// KindControl changes the candidates of elections. It has no Data for users.
+	// KindControl changes the candidates of elections. Its Data is empty for programs.
 	KindControl
 )
 
@@ -159,9 +159,9 @@ var (
 	// ErrFenced is returned if the leadership that guards the update is over. Nothing was
 	// applied. Programs receive it together with leaderelection.ErrNotLeader.
 	ErrFenced = errors.New("leadership is over")
-	// ErrBusy is returned while the cluster is overloaded, while the leader transfers its
-	// leadership, and while the same update with another guard is in progress. The request
-	// has changed nothing; it can be retried.
+	// ErrBusy is returned while the cluster is overloaded, while the leader transfers its leadership, and
+	// while the same update is in progress as an update of another leadership, or of none. The request has
+	// changed nothing; it can be retried.
 	ErrBusy = errors.New("the peer cannot serve the request now")
 	// ErrTooManyIDs is returned if the maximum number of IDs is within the deduplication
 	// window (raftlog.Config.MaxRequestIDs). Nothing was applied. The peers do not discard

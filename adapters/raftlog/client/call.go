@@ -82,7 +82,8 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 		}
 		maybeApplied = maybeApplied || errors.Is(err, api.ErrUnknownOutcome)
 		fail := func(err error) error {
-			// ErrRequestIDReused means that no attempt has been or will be applied.
+			// ErrRequestIDReused means that the ID belongs to other data, so that no attempt has been or will
+			// be applied.
 			if maybeApplied && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
 				err = fmt.Errorf("%w of an earlier attempt: %w", api.ErrUnknownOutcome, err)
 			}
