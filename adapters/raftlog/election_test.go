@@ -338,7 +338,7 @@ func TestFailover_CompletesWithinDocumentedLimit(t *testing.T) {
 				second.waitForLeadership(t)
 				took := time.Since(start)
 				require.GreaterOrEqual(t, took, 100*time.Millisecond)
-				if leadsLog { // a new leader of the log takes up to two timeouts if votes are not split
+				if leadsLog { // the election of another leader of the log takes up to two timeouts
 					require.Less(t, took, 900*time.Millisecond)
 				} else {
 					require.Less(t, took, 280*time.Millisecond)

@@ -218,7 +218,7 @@ func TestSnapshot_IsReceivedAgainAfterCrash(t *testing.T) {
 			time.Sleep(4 * time.Minute)
 			h.compact(t, h.otherPeers(isolated)...)
 			d := h.disks[isolated.ID]
-			d.CrashAt(d.Ops() + 8 + 7*seed) // a crash while the snapshot is received or installed
+			d.CrashAt(d.Ops() + 8 + 7*seed) // at an operation of the disk that receives or installs the snapshot
 			if _, err := h.openPeer(isolated, slowElections, shortWindow); err == nil {
 				time.Sleep(10 * time.Second)
 				h.crashPeer(isolated)

@@ -128,7 +128,7 @@ func (c *etcdCluster) applied(node int) uint64 { return uint64(c.nodes[node].Ser
 // it any more.
 func (c *etcdCluster) halt(node int) error {
 	c.halts[node].Do(func() {
-		c.nodes[node].Server.PauseSending() // PauseSending also stops receiving
+		c.nodes[node].Server.PauseSending() // disconnect the node: PauseSending also stops receiving
 		c.nodes[node].Server.HardStop()
 		c.nodes[node].Close()
 	})
