@@ -25,7 +25,7 @@ type campaign struct {
 	requested bool   // requestJoin has requested that this peer adds the candidate to the queue
 	joined    uint64 // the index of the entry with which the candidate joined the queue; 0 before the candidate joins
 	following string
-	next      bool // the published status says that the candidate is next
+	next      bool // the published status says that the candidate is the second of the queue (Status.Next)
 	published bool // the candidate has published a status for its current position
 }
 

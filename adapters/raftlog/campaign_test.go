@@ -102,7 +102,7 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 		ext  int64
 		loc  *time.Location
 	})(unsafe.Pointer(&t))
-	fields.ext -= int64(d) // change the monotonic reading of the time
+	fields.ext -= int64(d) // undo the change of the monotonic reading
 	return t
 }
 

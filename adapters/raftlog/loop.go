@@ -132,7 +132,7 @@ type loopState struct {
 	token    uint64                     // the token of the newest request
 	waiting  map[uint64]chan core.Reply // the channels on which the callers wait for replies, by token
 	hadLease bool                       // the node had a lease at the last call of signalCandidates
-	leaseEnd time.Duration              // the time at which that lease expires
+	leaseEnd time.Duration              // the end of the lease at that call, on the clock of the node
 	dropped  transport.Reporters        // limits how often errors of frames are logged, by the text of the error
 	removed  bool                       // this peer knows that it was removed from the cluster
 

@@ -46,14 +46,14 @@ type Node struct {
 
 	startedAt time.Time // the time at which the clock of the node, nodeClock, was 0
 
-	calls     chan func(*core.Core) // functions that the loop calls, for callLoop
+	calls     chan func(*core.Core) // functions that the loop calls, from callLoop
 	requests  chan *loopRequest
 	idle      sync.Pool           // *loopRequests that can be used again
 	writes    *mailbox[writeTask] // the writes that runWriter must make
 	apply     *mailbox[applyTask] // the entries and snapshots that runApplier must apply
 	completed *completions        // the results of runWriter and runApplier that the loop has not processed yet
 
-	loop       *loopState                // used by the loop only
+	loop       *loopState                // the state of the loop; used by its goroutine only
 	staged     map[uint64]string         // the files of received snapshots that are not installed yet, by index; used by the loop only
 	receiving  atomic.Pointer[receiving] // the snapshot that is being received, or nil; cleared by the goroutine that receives it
 	sending    sending                   // the snapshots that are being sent; used by the loop only
@@ -394,7 +394,7 @@ func (n *Node) callLoop(ctx context.Context, f func(*core.Core)) error {
 	return nil
 }
 
-// handOverTimeouts is the number of election timeouts for which Close waits for another leader.
+// handOverTimeouts is the number of election timeouts for which Close waits until another peer leads the log.
 const handOverTimeouts = 2
 
 // handOverLog transfers leadership of the log to another peer. It returns as soon as this peer is not the

@@ -399,8 +399,8 @@ func TestElectionPropose_RejectsUpdateOfFormerLeadership(t *testing.T) {
 	})
 }
 
-// steppedMachine is a state machine that blocks before it applies certain updates: released contains a
-// channel for each of these updates, and Apply waits until the channel is closed.
+// steppedMachine is a state machine that waits, before it applies an update that is a key of released, until
+// the channel of this key is closed.
 type steppedMachine struct {
 	raftlog.StateMachine
 	released map[string]chan struct{}

@@ -99,7 +99,8 @@ func (s service) Snapshot(context.Context) (api.SnapshotStream, error) {
 	return api.SnapshotStream{Index: m.Index, Term: m.Term, Size: r.Size(), Data: snapshotFile{io.NewSectionReader(r.Raw(), 0, r.Size()), r}}, nil
 }
 
-// snapshotFile reads the file of a snapshot.
+// snapshotFile is the Data of the result of service.Snapshot: it reads the file, and Close closes the
+// snapshot.
 type snapshotFile struct {
 	io.Reader
 	io.Closer

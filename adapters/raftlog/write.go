@@ -82,7 +82,7 @@ type writer struct {
 	n        *Node
 	log      *filelog.Appender
 	tasks    []writeTask // tasks that are not complete, in order
-	examined int         // the number of the first tasks that writeVotesAhead has handled
+	examined int         // the number of tasks that writeVotesAhead has handled
 
 	limited bool // the disk has no space for another segment
 }
@@ -158,8 +158,8 @@ func (w *writer) sendFrames(frames []core.Frame) {
 	}
 }
 
-// writeVotesAhead handles, while the disk is full, the parts of the remaining tasks that need not wait for
-// space: votes, and compactions, which can free space.
+// writeVotesAhead handles the parts of the remaining tasks that need not wait for space: votes, and
+// compactions, which can free space.
 func (w *writer) writeVotesAhead() error {
 	for w.examined < len(w.tasks) {
 		work := w.tasks[w.examined].write

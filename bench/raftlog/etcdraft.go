@@ -107,7 +107,7 @@ func (n *etcdRaftNode) connect(to int, conn net.Conn) {
 					err = w.Flush()
 				}
 				if err != nil {
-					return // the other node was halted
+					return // the connection has failed, because the other node was halted
 				}
 			case <-n.stopped:
 				return

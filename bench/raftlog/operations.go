@@ -24,7 +24,7 @@ type operableCluster interface {
 	snapshot(ctx context.Context, node int) error
 	// restart stops a node and starts it again with its directory.
 	restart(ctx context.Context, node int) error
-	// join starts a node without a vote.
+	// join starts a node that joins the cluster without a vote.
 	join(ctx context.Context) (*learner, error)
 	// read returns when the state of a node contains all updates that were committed before. The error
 	// wraps errors.ErrUnsupported if only a leader can do this.
@@ -33,7 +33,7 @@ type operableCluster interface {
 	compact(ctx context.Context) error
 }
 
-// learner is a node without a vote.
+// learner is a node that has joined a cluster without a vote.
 type learner struct {
 	applied func() uint64 // the number of updates that the learner has applied
 	stop    func() error
@@ -296,7 +296,7 @@ func directorySize(dir string) (size int64, err error) {
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // ignore a temporary file
+			return nil // ignore a temporary file that was removed in the meantime
 		}
 		size += info.Size()
 		return err

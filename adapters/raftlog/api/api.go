@@ -21,7 +21,8 @@ const (
 	// KindCheckpoint starts the term of a leader, and commits earlier entries that were not
 	// committed yet. It has no Data.
 	KindCheckpoint
-	// KindControl changes the candidates of elections. Its Data is empty for programs.
+	// KindControl is an entry that peers write themselves, for example to add a candidate to an election. Its
+	// Data is empty for programs.
 	KindControl
 )
 
@@ -42,7 +43,7 @@ type Entry struct {
 	Term uint64
 	// Kind is the kind of the entry.
 	Kind Kind
-	// ID is the request ID. It is zero for kinds that programs do not propose.
+	// ID is the request ID. It is zero for a Checkpoint.
 	ID RequestID
 	// Time is the time at which the leader received the update, by the leader's clock. It is zero for a
 	// Checkpoint.

@@ -125,7 +125,7 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 		if cause := c.sleep(ctx, c.randomPause()); cause != nil {
 			return fail(fmt.Errorf("%w; the last attempt: %w", cause, err))
 		}
-		// Try the leader next, which another call may have found.
+		// Try the leader next, if it is known: another call may have found it in the meantime.
 		if leader := c.leader(); leader != (api.Peer{}) && leader != peer {
 			peer = leader
 		} else {

@@ -158,7 +158,7 @@ func (s *Subscription) readPeers() error {
 			c.forgetLeader(s.peer)
 			c.requestRefresh()
 		}
-		// Start at most one attempt in each pause.
+		// Start the next attempt at least a random pause after the start of this one.
 		if c.sleep(s.ctx, c.randomPause()-time.Since(s.attemptedAt)) != nil {
 			return s.endError()
 		}
