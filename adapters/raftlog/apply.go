@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// watchedIndex is an index that increases, and that goroutines can wait for.
+// watchedIndex is an index that only increases. Goroutines can wait until it does.
 type watchedIndex struct {
 	mu      sync.Mutex
 	index   uint64
@@ -44,7 +44,7 @@ func (w *watchedIndex) advance(index uint64) {
 // runApplier applies committed entries to the state machine until the node stops. It replies directly to the
 // callers in this process that wait for these entries, so that they do not wait for the loop.
 func (n *Node) runApplier() {
-	defer func() { n.failReplies(n.apply.takeAll()) }() // the loop also fails pending replies at its end
+	defer func() { n.failReplies(n.apply.takeAll()) }() // failWaiting does the same for tasks that the loop adds later
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -99,8 +99,8 @@ func (n *Node) handleApply(a core.Apply) error {
 			return err
 		}
 		defer r.Close()
-		// r may be newer than the snapshot that the loop has requested; the loop requests the newer snapshot
-		// later as well.
+		// r may be newer than the snapshot that the loop has requested; the loop then requests the
+		// restoration of the newer snapshot later, which does nothing.
 		if err := n.restoreStateMachine(r); err != nil {
 			return err
 		}

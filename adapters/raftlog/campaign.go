@@ -22,10 +22,10 @@ type campaign struct {
 	led       bool  // the candidate has led with token
 	suspended bool
 	isHead    bool   // the candidate is the head of the queue
-	requested bool   // requestJoin has requested that the peer queues the candidate
+	requested bool   // requestJoin has requested that this peer adds the candidate to the queue
 	joined    uint64 // the index of the entry with which the candidate joined the queue; 0 before the candidate joins
 	following string
-	next      bool // the published status says that the candidate is next
+	next      bool // the published status says that the candidate is the second of the queue (Status.Next)
 	published bool // the candidate has published a status for its current position
 }
 
@@ -62,15 +62,15 @@ func (c *campaign) runCampaign(ctx context.Context) error {
 		case l != nil:
 			expiry.Reset(time.Until(l.Deadline()))
 		case c.isHead && e.opts.guard > 0:
-			// The loop signals this goroutine when the node has a lease again, but not when the node renews a
-			// lease of which only the stop guard was left.
+			// The candidate does not lead while only the stop guard is left of the lease. The loop does not
+			// signal the renewal of a lease that has not expired, so look again after a heartbeat interval.
 			expiry.Reset(n.cfg.Heartbeat)
 		}
 	}
 }
 
-// requestJoin requests that the peer queues the candidate. If this peer has applied the end of the
-// election, another peer may have restarted the election with an entry that this peer has not applied
+// requestJoin requests that this peer adds the candidate to the queue. If this peer has applied the end of
+// the election, another peer may have restarted the election with an entry that this peer has not applied
 // yet, so requestJoin first reads the current state.
 func (c *campaign) requestJoin(ctx context.Context) {
 	e := c.election
@@ -82,7 +82,7 @@ func (c *campaign) requestJoin(ctx context.Context) {
 	_ = e.node.callLoop(ctx, func(p *core.Core) {
 		p.AddCandidate(e.name, c.id, string(record.Encode(e.opts.clientName, e.opts.value)))
 		e.setQueue(p.Replica().Elections.Get(e.name))
-		c.requested = true // remains false if the node has stopped, because it then sends nothing
+		c.requested = true // not executed if the node has stopped; then leaveElection has no request to wait for
 	})
 }
 
@@ -93,7 +93,7 @@ func (c *campaign) evaluateQueue() (over bool) {
 	if e.ended.Load() {
 		return true
 	}
-	hadLease := c.hasLease() // read the lease before the queue, because the loop publishes the queue first
+	hadLease := c.hasLease() // before the queue, because the loop publishes a queue before a lease for it
 	queue := e.queue.Load()
 	if queue == nil {
 		return false
@@ -146,8 +146,8 @@ func (c *campaign) hasLease() bool {
 	return !limit.Expired(c.election.leaseEnd(c.election.node.lease.Load()), time.Now())
 }
 
-// leaseEnd returns the time at which a lease ends for this candidate, or a time in the past without
-// a lease.
+// leaseEnd returns the time at which a leadership of this candidate must end, which is the stop guard before
+// the lease expires. Without a lease, it returns a time in the past.
 func (e *Election) leaseEnd(lease *time.Time) time.Time {
 	if lease == nil {
 		lease = &e.node.startedAt
@@ -222,9 +222,9 @@ func (c *campaign) followCandidate(id string, next bool) {
 	c.election.candidacy.Publish(leaderelection.Status{Role: leaderelection.Follower, NowFollowing: id, Next: next})
 }
 
-// leaveElection ends the leadership, and then removes the candidate from the queue, even if the
-// election is over: it may be restarted, but not with this candidate. If the candidate resigns,
-// leaveElection waits until the removal is confirmed.
+// leaveElection ends the leadership, and then removes the candidate from the queue, even if the election is
+// over: it may be restarted, but not with this candidate. If the candidate resigns, leaveElection waits until
+// the removal is confirmed, at most for limit.Confirm.
 func (c *campaign) leaveElection(reason error) error {
 	e := c.election
 	e.candidacy.Revoke(reason)
@@ -239,7 +239,7 @@ func (c *campaign) leaveElection(reason error) error {
 			p.RemoveCandidate(e.name, c.id)
 		}
 		if p.Replica().Elections.Get(e.name).Position(c.id) < 0 {
-			c.joined = 0 // the candidate has been removed as expired, and its request to join again may be in flight
+			c.joined = 0 // the candidate may have expired, and a request to join again may be in flight
 		}
 	})
 	if !resigned {
@@ -261,11 +261,11 @@ func (c *campaign) leaveElection(reason error) error {
 	return reason
 }
 
-// confirmRemoval reports whether a candidate that is not in the queue, as far as this peer has applied the log,
-// will certainly not be in the queue later. If the candidate was not in the queue when it resigned, its request
-// to join may still be in flight, so confirmRemoval reads the current state. The log may still apply a request
-// that this read has overtaken. In this case the peer, which does not want the candidate any more, removes the
-// candidate with the next heartbeat, before the candidate can lead.
+// confirmRemoval reports whether a candidate that is not in the queue, as far as this peer has applied the
+// log, will certainly not be in the queue later. If the candidate was not in the queue when it resigned, its
+// request to join may still be in flight, so confirmRemoval reads the current state. The log may still apply
+// a request that this read has overtaken. In this case this peer removes the candidate again with the next
+// heartbeat, before the candidate can lead.
 func (c *campaign) confirmRemoval(ctx context.Context) bool {
 	return c.election.hasLeftQueue() && (c.joined != 0 ||
 		c.election.node.readLinearizable(ctx, (*core.Core).ReadReplica) == nil && c.election.hasLeftQueue())

@@ -64,7 +64,8 @@ func TestLeadership_IsNotExtendedAfterElectionEnd(t *testing.T) {
 		require.Equal(t, deadline, leadership.Deadline())
 	}
 
-	// If a snapshot replaces the entries, the peer sees the next leader without having seen the first end.
+	// Publish the queue of the restarted election and then its end, without the first end, as after a
+	// snapshot that replaces the entries.
 	c.election.publishQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}}})
 	c.election.publishQueue(replica.Election{Ended: true})
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
@@ -101,7 +102,7 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 		ext  int64
 		loc  *time.Location
 	})(unsafe.Pointer(&t))
-	fields.ext -= int64(d) // change the monotonic reading of the time
+	fields.ext -= int64(d) // undo the change of the monotonic reading
 	return t
 }
 
@@ -115,7 +116,7 @@ func TestCampaign_SecondCandidateIsNext(t *testing.T) {
 	}{
 		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "c"}, {ID: "a"}}, false},
 		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "a"}}, true},
-		{[]replica.Candidate{{ID: "a", Token: 6}}, false}, // the head of the queue, whose node has no lease
+		{[]replica.Candidate{{ID: "a", Token: 6}}, false}, // candidate a is the head of the queue, and not the second
 		{nil, false},
 	} {
 		c.election.setQueue(replica.Election{Candidates: step.queue})

@@ -26,9 +26,9 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 		require.NoError(t, h.stopPeer(a)) // step 4: A stops
 		h.startPeer(a)
 		require.Equal(t, before.CommitIndex, h.nodeOf(a).Info().CommitIndex)
-		h.startPeer(h.otherPeers(a)[0])                                          // step 5: peer B returns
+		h.startPeer(h.otherPeers(a)[0])                                          // step 5, first part: peer B returns
 		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // step 6: A is elected
-		h.startPeer(h.otherPeers(a)[1])                                          // step 5: peer C returns
+		h.startPeer(h.otherPeers(a)[1])                                          // step 5, second part: peer C returns
 		waitFor(t, "all peers have applied the update", func() bool {            // steps 7 to 9: the update is committed
 			for _, p := range h.peers {
 				if len(h.machine(p).recordedUpdates()) != 1 {

@@ -62,7 +62,7 @@ func TestClose_EndsPendingCalls(t *testing.T) {
 		go func() { closed <- n.Close() }()
 		go func() { closed <- n.Close() }()
 		time.Sleep(time.Second)
-		close(release) // Close waits until the state machine has written its snapshot
+		close(release) // let the state machine write its snapshot, for which Close waits
 		require.NoError(t, <-closed)
 		require.NoError(t, <-closed)
 		for range 12 {

@@ -38,7 +38,8 @@ func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
 	}
 }
 
-// compactionWaiter is a call of Compact that waits for its snapshot. The loop owns it, except for done.
+// compactionWaiter is a call of Compact that waits for its snapshot. The loop owns it until it sends the
+// result to done.
 type compactionWaiter struct {
 	index   uint64 // the index of the snapshot; before the snapshot is written, the smallest index that the call accepts
 	written bool
@@ -47,7 +48,8 @@ type compactionWaiter struct {
 }
 
 // reportSnapshot reports a snapshot up to index, or the error of writing it, to the calls of Compact that
-// requested this snapshot or an earlier one.
+// requested this snapshot or an earlier one. The log will be truncated up to the index through, or not at all
+// if through is 0.
 func (l *loopState) reportSnapshot(index, through uint64, err error) {
 	kept := l.compactions[:0]
 	for _, w := range l.compactions {
@@ -64,9 +66,9 @@ func (l *loopState) reportSnapshot(index, through uint64, err error) {
 	l.compactions = kept
 }
 
-// completeCompactions makes the calls of Compact return whose snapshot is written and whose log is truncated.
-// If a newer snapshot was installed before the snapshot of a call was written, the log starts after the newer
-// snapshot.
+// completeCompactions makes the calls of Compact return whose snapshot is written, after the log was
+// truncated. If a newer snapshot was installed before the snapshot of a call was written, the log starts
+// after the newer snapshot.
 func (l *loopState) completeCompactions() {
 	status := l.c.Status()
 	l.compactions = slices.DeleteFunc(l.compactions, func(w *compactionWaiter) bool {
@@ -81,8 +83,8 @@ func (l *loopState) completeCompactions() {
 	})
 }
 
-// PrunableFiles returns the files of the log, in Config.Dir, that contain only truncated
-// entries. They may be moved or deleted.
+// PrunableFiles returns the paths, relative to Config.Dir, of the files of the log that contain only
+// truncated entries. They may be moved or deleted.
 func (n *Node) PrunableFiles() []string {
 	return n.files.Prunable(n.publishedStatus().First - 1)
 }

@@ -84,7 +84,7 @@ func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 		heal()
 		<-s.reached
 		close(release)
-		synctest.Wait() // Compact has noticed the newer snapshot
+		synctest.Wait() // wait until Compact could have noticed the newer snapshot
 		require.Empty(t, done, "Compact returned before the newer snapshot was installed")
 		close(s.release)
 		require.NoError(t, receive(t, done))
@@ -177,7 +177,7 @@ func TestCompact_DoesNotBlockUpdatesOrReaders(t *testing.T) {
 		}()
 		<-started
 		h.proposeAll(t, p, "b")
-		s := h.nodeOf(p).Subscribe(t.Context(), 1) // the first event is the snapshot of entry 1
+		s := h.nodeOf(p).Subscribe(t.Context(), 1) // entry 1 is available only in the previous snapshot
 		require.NotNil(t, nextEvent(t, s).Snapshot)
 		s.Close()
 		close(release)

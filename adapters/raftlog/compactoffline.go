@@ -30,9 +30,9 @@ type Compaction struct {
 	// the snapshot: Index, or less if later entries have IDs within the deduplication
 	// window.
 	Through uint64
-	// Prunable are the files of the log, in the peer's directory, that contain no entries
-	// after Through. They may be deleted after the peer has installed the snapshot, and
-	// must not be deleted before.
+	// Prunable contains the paths, relative to the peer's directory, of the files of the log that contain no
+	// entries after Through. They may be deleted after the peer has installed the snapshot, and must not be
+	// deleted before.
 	Prunable []string
 }
 
@@ -106,7 +106,7 @@ type offlineCompaction struct {
 	state            *replica.State
 	applied          uint64      // the index of the last entry that the state machine has applied
 	batch            []api.Entry // entries that the state machine will apply next
-	bytes            int         // size of the data in batch
+	bytes            int         // the size of the data in batch
 }
 
 // restoreSnapshot restores the replicated state, and the state machine unless it is newer, from the peer's

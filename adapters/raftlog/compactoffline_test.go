@@ -179,7 +179,7 @@ func TestCompactFile_WithoutDataIsRejected(t *testing.T) {
 	require.NoError(t, n.Err())
 }
 
-// aheadMachine is a state machine that has applied more entries than the log has.
+// aheadMachine is a state machine that reports a greater applied index than the log contains.
 type aheadMachine struct{ recorder }
 
 func (*aheadMachine) LastApplied() (uint64, error) { return 1000, nil }

@@ -7,18 +7,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// completions passes the results of the writer and the applier to the loop. A result wakes the loop
-// only if the loop waits for it. On a follower, the next message of the leader or the next tick wakes
-// the loop anyway.
+// completions passes the results of the writer and the applier to the loop. A result wakes the loop only if
+// the loop waits for it. The loop of a follower usually does not wait: the next message of the leader or the
+// next tick wakes it anyway.
 type completions struct {
 	mu      sync.Mutex
 	stored  []storedWrite
 	applied uint64 // the index that the state machine has applied
 
-	pending       atomic.Bool // stored or applied contains results
+	pending       atomic.Bool // stored or applied contains results that report has not passed to the core
 	awaitsStored  atomic.Bool
 	awaitsApplied atomic.Bool
-	added         chan struct{} // contains a token if the loop waits for a result
+	added         chan struct{} // contains a token if a result was added for which the loop waits, or an urgent one
 }
 
 func newCompletions() *completions { return &completions{added: make(chan struct{}, 1)} }
@@ -46,7 +46,8 @@ func (c *completions) addApplied(index uint64) {
 	}
 }
 
-// wakeOn sets the results that wake the loop. Results that were added before the call wake the loop as well.
+// wakeOn sets whether stored writes, and whether a greater applied index, wake the loop. If one of them does,
+// results that were added before the call wake the loop as well.
 func (c *completions) wakeOn(stored, applied bool) {
 	c.awaitsStored.Store(stored)
 	c.awaitsApplied.Store(applied)

@@ -127,7 +127,7 @@ const (
 	DefaultJoinTimeout     = time.Minute
 )
 
-// ticksPerTimeout is the number of ticks in an election timeout.
+// ticksPerTimeout is the number of ticks in an election timeout. The core measures time in ticks.
 const ticksPerTimeout = 20
 
 // withDefaults returns the configuration with its defaults, and an error if the configuration is invalid.

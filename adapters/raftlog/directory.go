@@ -117,7 +117,7 @@ func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
 		if err = errors.Join(err, r.Close()); err != nil {
 			return nil, err
 		}
-	case err == nil: // an earlier process has stopped right after it had received the snapshot, so fetch another snapshot
+	case err == nil: // an earlier process received a snapshot, and stopped before it stored Founding: receive it again
 		if err := r.Close(); err != nil {
 			return nil, fmt.Errorf("raftlog: %w", err)
 		}

@@ -146,7 +146,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 				h.proposeAll(t, p, numberedUpdates("a", 50)...)
 				h.compact(t, p)
 				h.proposeAll(t, p, "b")
-				h.requireUpdates(t, h.peers, append(numberedUpdates("a", 50), "b")...) // all logs end at the same entry
+				h.requireUpdates(t, h.peers, append(numberedUpdates("a", 50), "b")...) // wait until all logs end at the same entry
 				require.NoError(t, h.stopPeer(p))
 				d := h.disks[p.ID]
 				first := firstSegment(t, d)

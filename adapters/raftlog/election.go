@@ -39,7 +39,7 @@ type Election struct {
 	queue       atomic.Pointer[publishedQueue]
 	ended       atomic.Bool   // the election has ended while the candidate was in the queue
 	changed     chan struct{} // contains a token if queue, ended or the lease has changed
-	unconfirmed *campaign     // the campaign whose candidate may still be queued, or nil; set before the candidacy is over
+	unconfirmed *campaign     // the campaign if its resignation was not confirmed, or nil; set before the candidacy is over
 
 	mu              sync.Mutex
 	resignRequested chan struct{} // the channel that ResignRequested returns; nil before its first call
@@ -48,8 +48,7 @@ type Election struct {
 
 var _ leaderelection.Candidate = (*Election)(nil)
 
-// Option configures [NewElection], [DeleteElection] and [RestartElection], which use only
-// [WithContext].
+// Option configures [NewElection]. [DeleteElection] and [RestartElection] use only the option [WithContext].
 type Option interface{ apply(*options) }
 
 type optionFunc func(*options)
@@ -205,7 +204,7 @@ func (e *Election) ElectLeader() error {
 	})
 }
 
-// publishedQueue is a queue that the loop has published. It does not change.
+// publishedQueue is a queue that the loop has published, and that nobody modifies any more.
 type publishedQueue struct {
 	replica.Election
 	// After the end of the election, last is the last queue before it, and lease is the lease of the
@@ -275,10 +274,9 @@ func (e *Election) EndElection() error {
 // the election. DeleteElection blocks until the end is in the log, and returns immediately
 // if the election has ended before. Use [WithContext] to bound the wait.
 //
-// Errors: [leaderelection.ErrUnconfirmed] if that context is done first or the call has taken longer
-// than Config.Window, [leaderelection.ErrConnClosed] if the node has stopped, and
-// [leaderelection.ErrInvalid] like [NewElection].
-// DeleteElection may be called again.
+// Errors: [leaderelection.ErrUnconfirmed] if that context is done first or the call has taken longer than
+// Config.Window, [leaderelection.ErrConnClosed] if the node has stopped, and [leaderelection.ErrInvalid] like
+// [NewElection]. After an error, DeleteElection may be called again.
 func DeleteElection(node *Node, name string, opts ...Option) error {
 	return changeElection(node, replica.Op{Do: replica.End, Election: name}, opts)
 }
@@ -289,15 +287,16 @@ func RestartElection(node *Node, name string, opts ...Option) error {
 	return changeElection(node, replica.Op{Do: replica.Restart, Election: name}, opts)
 }
 
-// changeElection proposes an operation until its outcome is known. However late and often the log applies the
-// operation, it does not affect an election that was restarted, or ended, after this call.
+// changeElection proposes an operation again and again until its outcome is known. It sets op.Through to the
+// last index that this peer knows, so that the operation has no effect, even if the log applies it later or
+// repeatedly, on an election that was restarted, or ended, after this call.
 func changeElection(node *Node, op replica.Op, opts []Option) error {
 	o, err := newOptions(node, op.Election, opts)
 	if err != nil {
 		return err
 	}
 	ctx := o.ctx
-	err = node.readLinearizable(ctx, (*core.Core).ReadReplica) // a blocked state machine does not delay this read
+	err = node.readLinearizable(ctx, (*core.Core).ReadReplica) // ReadReplica, unlike Read, does not wait for the state machine
 	over := false
 	if err == nil {
 		err = node.callLoop(ctx, func(c *core.Core) {
@@ -307,8 +306,8 @@ func changeElection(node *Node, op replica.Op, opts []Option) error {
 	}
 	switch {
 	case err == nil && over && op.Do == replica.End:
-		// If a request were delayed until the ended election is forgotten, it could not be
-		// distinguished from a request to end the restarted election.
+		// Do not propose the operation: if it were delayed until the peers have forgotten this end, they
+		// could not tell whether it should end the election that new candidates have started since.
 		return nil
 	case err != nil:
 		return changeError(ctx, node, op, err)

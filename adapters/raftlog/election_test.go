@@ -319,9 +319,9 @@ func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	})
 }
 
-// TestFailover_CompletesWithinDocumentedLimit checks that another candidate leads within the documented time
-// after the leader's peer was isolated, which may also lead the log. The clock is that of a bubble, and the
-// election timeout 200 ms.
+// TestFailover_CompletesWithinDocumentedLimit checks that, after the peer of a leader was isolated, another
+// candidate leads within the documented time, whether or not the isolated peer also led the log. The election
+// timeout is 200 ms, in the fake time of testing/synctest.
 func TestFailover_CompletesWithinDocumentedLimit(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		for range 4 {
@@ -338,7 +338,7 @@ func TestFailover_CompletesWithinDocumentedLimit(t *testing.T) {
 				second.waitForLeadership(t)
 				took := time.Since(start)
 				require.GreaterOrEqual(t, took, 100*time.Millisecond)
-				if leadsLog { // a new leader of the log takes up to two timeouts if votes are not split
+				if leadsLog { // the election of another leader of the log takes up to two timeouts
 					require.Less(t, took, 900*time.Millisecond)
 				} else {
 					require.Less(t, took, 280*time.Millisecond)

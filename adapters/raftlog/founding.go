@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// foundersTimeout limits how long an initial voter that founds the cluster waits for the other initial voters.
+// foundersTimeout limits how long checkRefusals waits for the peers in the configuration.
 const foundersTimeout = 2 * time.Second
 
 // checkRefusals connects to the peers in the configuration before this peer writes anything. A peer that
@@ -77,11 +77,12 @@ func (n *Node) foundCluster() (*snapshot.Reader, error) {
 	return snapshot.Open(n.fs, ".")
 }
 
-// discardUnusedFounding prepares the directory for another founding, and returns true, if this peer has founded
-// the cluster with another configuration and has neither voted nor stored an entry since: then no cluster that
-// was founded with the other configuration has included this peer. If a peer of an established cluster refuses
-// the present configuration, the directory is not changed, because the cluster may have been founded with the
-// configuration in the directory, and the present configuration may list peers that joined later.
+// discardUnusedFounding prepares the directory for another founding, and returns true, if this peer has
+// founded the cluster with another configuration and has neither voted nor stored an entry since: then no
+// cluster of that configuration depends on this peer. index is the index of the newest snapshot, which is 1
+// if it is that of the founding. If a peer of an established cluster refuses the present configuration, the
+// directory is not changed, because the cluster may have been founded with the configuration in the
+// directory, and the present configuration may list peers that joined later.
 func (n *Node) discardUnusedFounding(index uint64) (bool, error) {
 	if index != 1 || !n.cfg.isFounder() {
 		return false, nil

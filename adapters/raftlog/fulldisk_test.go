@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// fillDisk proposes updates until the node rejects even an update of one byte. It returns before, followed by
-// the updates that were applied.
+// fillDisk proposes updates until the node rejects even an update of one byte. It returns the updates in
+// before, followed by the new updates that were applied.
 func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string) {
 	t.Helper()
 	applied = before
@@ -108,7 +108,8 @@ func TestFullDisk_DoesNotStopFollower(t *testing.T) {
 		recorded := len(h.machine(p).recordedUpdates())
 		require.Less(t, recorded, 200)
 
-		// The other peer becomes leader with the vote of the peer whose disk is full, but cannot commit.
+		// After the crash of the leader, the third peer is elected by the peer whose disk is full. It cannot
+		// commit, because a majority needs that disk.
 		h.crashPeer(leader)
 		second := h.otherPeers(leader, p)[0]
 		waitFor(t, "the other peer is elected", func() bool { return h.nodeOf(second).Info().Role == "leader" })

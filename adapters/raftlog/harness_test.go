@@ -323,7 +323,7 @@ func restartElection(t testing.TB, n *raftlog.Node, name string) {
 	require.NoError(t, raftlog.RestartElection(n, name, raftlog.WithContext(contextWithin(t, time.Minute))))
 }
 
-// runCluster calls f in a bubble, with a cluster of n peers that runCluster has started.
+// runCluster calls f in a bubble of testing/synctest, with a cluster of n peers that runCluster has started.
 func runCluster(t *testing.T, n int, f func(t *testing.T, h *harness), opts ...func(*raftlog.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -78,7 +78,7 @@ func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader,
 
 // dialPeer connects to a peer like a client that requests a stream, with the identity of this peer.
 func (n *Node) dialPeer(ctx context.Context, p api.Peer) (*link.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, transport.DialTimeout) // less than the default of JoinTimeout, to try several peers
+	ctx, cancel := context.WithTimeout(ctx, transport.DialTimeout) // short enough to try several peers within JoinTimeout
 	defer cancel()
 	conn, err := n.cfg.Dial(ctx, p.Addr)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// knownPeers contains the identities of the other peers that this peer has met. It may be used
-// concurrently.
+// knownPeers contains what this peer knows about the identities of the other peers. The instance of a peer is
+// the random identity of its data directory. knownPeers may be used concurrently.
 type knownPeers struct {
 	mu       sync.Mutex
 	registry identity.Registry
-	stored   map[string]string   // the instances of the peers, as they are on the disk
+	stored   map[string]string   // the instances of the peers that are stored on the disk, by the ID of the peer
 	unstored bool                // the registry differs from the file, because a write has failed
 	refusals identity.Refusals   // the refusals of this peer by other peers
 	reported transport.Reporters // limits how often refusals are logged, by the ID of the refusing peer
@@ -34,7 +34,7 @@ func (k *knownPeers) publishInstances() {
 	k.instances.Store(&all)
 }
 
-// storePeers writes the registry's peers to the disk. k.mu is held.
+// storePeers writes the peers of the registry to the disk, and updates stored and unstored. k.mu is held.
 func (k *knownPeers) storePeers(fsys disk.FS) error {
 	err := identity.WritePeers(fsys, k.registry.Peers)
 	if k.unstored = err != nil; !k.unstored {
@@ -85,7 +85,8 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	return nil
 }
 
-// recordClaim stores the claim of a member that has connected. k.mu is held.
+// recordClaim stores the claim of a member that has connected, which is what the member says about its
+// identity. k.mu is held.
 func (n *Node) recordClaim(id string, c link.Claim) error {
 	k := &n.known
 	changed, first, refused := k.registry.Meet(id, c)

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull checks that acceptHandshake rejects a peer whose directory
-// instance is not on the disk and cannot be written, because the disk is full, and that the instances are
-// written when there is space again.
+// TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull checks that acceptHandshake rejects a peer while it
+// cannot store the identity of that peer's directory, the instance, because the disk is full. The instances
+// are written when there is space again.
 func TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}

@@ -267,7 +267,7 @@ func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 		for _, reason := range []link.Reason{
 			link.ReasonFounding, link.ReasonRunning, link.ReasonCluster, link.ReasonRecovered, link.ReasonInstance, link.ReasonEarlier, link.ReasonUncommitted,
 		} {
-			for range 12 { // longer than the time for which a majority must refuse a peer before the peer stops
+			for range 12 { // for 12 s, because refusals with some reasons count only after ten seconds
 				n.HandleRefusal(b.ID, &link.RefusedError{Reason: reason})
 				n.HandleRefusal("z", &link.RefusedError{Reason: reason})
 				time.Sleep(time.Second)
@@ -311,7 +311,8 @@ func TestKnownPeers_WrongRecordsDoNotStopOtherPeers(t *testing.T) {
 				h.damagePeers(t, c, wrong...)
 				h.startPeer(c)
 				for range 3 {
-					// Sleep longer than the time for which a majority must refuse a peer before the peer stops.
+					// Sleep longer than ten seconds: refusals that are repeated for this time can stop a
+					// peer.
 					time.Sleep(15 * time.Second)
 					h.proposeAll(t, b, "b")
 					for _, p := range []api.Peer{a, b} {

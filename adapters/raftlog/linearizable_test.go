@@ -115,7 +115,7 @@ func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
 	id := api.NewRequestID()
 	for {
 		n := h.nodeOf(h.peers[r.IntN(3)])
-		if n == nil { // the peer is closed at the moment
+		if n == nil { // the peer is not running at the moment
 			time.Sleep(time.Millisecond)
 			continue
 		}
@@ -139,7 +139,7 @@ func readAtAnyPeer(t *testing.T, h *harness, r *rand.Rand) []string {
 	for {
 		p := h.peers[r.IntN(3)]
 		n := h.nodeOf(p)
-		sm := h.machine(p) // if the machine belongs to a newer node than n, then n has stopped
+		sm := h.machine(p) // read after n: if the machine belongs to a later node of p, n has stopped, and Sync fails
 		if n == nil {
 			time.Sleep(time.Millisecond)
 			continue

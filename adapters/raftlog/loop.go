@@ -20,8 +20,8 @@ type loopRequest struct {
 	ctx   context.Context // the context of the caller; the loop does not start a request whose context is done
 }
 
-// runLoop runs the goroutine of the node that alone uses the core. It receives frames, requests and calls over
-// channels, and passes the output of the core to queues and connections that do not block.
+// runLoop is the loop of the node, the only goroutine that uses the core. It receives frames, requests and
+// calls over channels, and passes the output of the core to queues and connections that do not block.
 func (n *Node) runLoop(c *core.Core) {
 	l := &loopState{n: n, c: c, waiting: map[uint64]chan core.Reply{}, dropped: transport.Reporters{}}
 	n.loop = l
@@ -40,7 +40,7 @@ func (n *Node) runLoop(c *core.Core) {
 	defer tick.Stop()
 	notice := time.NewTimer(c.UntilNotice())
 	defer notice.Stop()
-	noticeSet := false // the timer notice is running
+	noticeSet := false // the timer notice is running, to send a delayed message of the core
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
 	l.now = time.Now()
 	c.Advance()
@@ -62,7 +62,7 @@ func (n *Node) runLoop(c *core.Core) {
 			if !ok {
 				return
 			}
-			n.completed.report(c) // report results first, because the messages in the frame may refer to them
+			n.completed.report(c) // results of the writer and the applier first, because the frame may refer to them
 			l.receiveFrame(f.From.ID, f.Data)
 		case r := <-n.requests:
 			l.acceptRequest(r)
@@ -78,7 +78,9 @@ func (n *Node) runLoop(c *core.Core) {
 			return
 		}
 		l.handleOutput()
-		// The timer is not stopped when other messages have replaced the notice, which is frequent.
+		// The timer wakes the loop to send a delayed message of the core (core.UntilNotice). It is not
+		// stopped when another message has replaced the delayed one, which is frequent; the loop then wakes
+		// once without need.
 		if d := c.UntilNotice(); !noticeSet && d < time.Hour {
 			notice.Reset(d)
 			noticeSet = true
@@ -121,7 +123,7 @@ func (l *loopState) handleInputs() {
 	}
 }
 
-// loopState is the state of the loop. It contains the core.
+// loopState is the state of the loop. Only the goroutine of the loop uses it.
 type loopState struct {
 	n        *Node
 	c        *core.Core
@@ -130,15 +132,15 @@ type loopState struct {
 	token    uint64                     // the token of the newest request
 	waiting  map[uint64]chan core.Reply // the channels on which the callers wait for replies, by token
 	hadLease bool                       // the node had a lease at the last call of signalCandidates
-	leaseEnd time.Duration              // the time at which that lease expires
+	leaseEnd time.Duration              // the end of the lease at that call, on the clock of the node
 	dropped  transport.Reporters        // limits how often errors of frames are logged, by the text of the error
 	removed  bool                       // this peer knows that it was removed from the cluster
 
 	compactions []*compactionWaiter
 }
 
-// receiveFrame passes a frame to the core. It logs that the core has dropped a frame, but not for each frame
-// with the same error.
+// receiveFrame passes a frame to the core. If the core drops the frame, receiveFrame logs the error, but the
+// same error at most once a minute.
 func (l *loopState) receiveFrame(from string, frame []byte) {
 	l.c.SetFreeSpace(l.n.freeSpace.Load(), l.n.full.Load())
 	if err := l.c.Receive(from, frame); err != nil {
@@ -168,15 +170,16 @@ func (l *loopState) addWaiting(reply chan core.Reply) (token uint64) {
 	return l.token
 }
 
-// abandonChange makes the core abandon a request for a change of the voters whose caller does not wait any
-// longer, and reply to it. It reports whether the request has, or will have, a reply with a certain outcome.
+// abandonChange tries to withdraw the request for a change of the voters whose reply is sent to the channel
+// reply, because its caller does not wait any longer. It reports whether a reply with a certain outcome is in
+// the channel, or will be without delay.
 func (l *loopState) abandonChange(reply chan core.Reply) bool {
 	for token, r := range l.waiting {
 		if r == reply {
 			return l.c.AbandonChange(token)
 		}
 	}
-	return true // the request has a reply, or the loop has not received it and will not start it
+	return true // the channel contains the reply, or acceptRequest will reject the request, because its context is done
 }
 
 // handleOutput passes the output of the core to the writer, the applier, the callers and the connections.
@@ -257,7 +260,7 @@ func (l *loopState) handleOutput() {
 }
 
 // publishElections publishes changed queues to candidates and observers. The loop must call it before it
-// publishes the lease, because the lease may have been granted for these changes.
+// publishes the lease, because the leader of the log may have granted the lease for the changed queues.
 func (l *loopState) publishElections(out core.Output) {
 	if !out.AllElections && len(out.Elections) == 0 {
 		return
@@ -267,7 +270,7 @@ func (l *loopState) publishElections(out core.Output) {
 	defer l.n.mu.Unlock()
 	for e := range l.n.elections {
 		if slices.Contains(out.Ended, e.ID()) {
-			e.ended.Store(true) // set ended even if the election was restarted in the meantime
+			e.ended.Store(true) // end the candidacy even if the election was restarted in the meantime
 		}
 		if out.AllElections || slices.Contains(out.Elections, e.name) {
 			e.publishQueue(elections.Get(e.name))
@@ -285,8 +288,8 @@ func (l *loopState) signalCandidates(out core.Output, leaseEnd time.Duration) {
 	n := l.n
 	now := nodeClock{n}.Now()
 	hasLease := leaseEnd > now
-	// The candidates are also signaled if a lease has expired and was renewed, even if no candidate has
-	// noticed the expiry.
+	// Signal the candidates also if the previous lease had expired before it was renewed: leaderships that
+	// have ended with it must start again, even if no candidate has noticed the expiry.
 	all := out.AllElections || hasLease != l.hadLease || hasLease && l.leaseEnd <= now
 	l.hadLease, l.leaseEnd = hasLease, leaseEnd
 	if !all && len(out.Elections) == 0 {
@@ -308,10 +311,10 @@ func (n *Node) publishStatus(status core.Status) {
 	n.status = status
 }
 
-// publishLease publishes the time at which the lease expires. A time consists of readings of the
-// monotonic clock and of the wall clock, which is compared to detect that the machine was suspended.
-// Both readings must be those of the time at which the lease was granted, because the wall clock may
-// have been set since Open, and the machine may have been suspended.
+// publishLease publishes the time at which the lease expires. A time.Time contains a reading of the monotonic
+// clock and one of the wall clock. Candidates compare both with the current time, to detect that the machine
+// was suspended. Both readings must be those of the time at which the lease was granted, because the wall
+// clock may have been set since Open, and the machine may have been suspended.
 func (l *loopState) publishLease(until time.Duration) {
 	if until == l.lease {
 		return
@@ -326,7 +329,8 @@ func (l *loopState) publishLease(until time.Duration) {
 }
 
 // memberStatus contains the members of the cluster according to the log, and the results of core.Established:
-// whether this peer is established, and the voters.
+// whether this peer is established, that is, a voter whose log has entries after the first one, and the IDs
+// of the voters.
 type memberStatus struct {
 	members     []api.Peer
 	established bool

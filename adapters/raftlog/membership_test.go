@@ -337,7 +337,7 @@ func TestChangePeers_SucceedsDespiteLeaderCrash(t *testing.T) {
 			h.startPeer(peerInfo(3))
 			h.peers = append(h.peers, peerInfo(3))
 			waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.nodeOf(leader)).Learners) == 1 })
-			for _, p := range h.peers { // with this delay, the leader crashes at different moments of the change
+			for _, p := range h.peers { // delay messages by 2 ms, so that the crashes hit different moments of the change
 				for _, q := range h.peers {
 					h.net.Delay(p.Addr, q.Addr, 2*time.Millisecond)
 				}
@@ -380,7 +380,7 @@ func TestIdentity_RejectsVoterThatLostItsDisk(t *testing.T) {
 		h.proposeAll(t, leader, numberedUpdates("a", 10)...)
 		h.crashPeer(wiped)
 		delete(h.disks, wiped.ID)
-		heal := h.isolate(wiped) // while the peer is isolated, it founds the cluster again
+		heal := h.isolate(wiped) // isolate the peer, so that nobody refuses it and it founds the cluster again
 		n := h.startPeer(wiped)
 		heal()
 		waitFor(t, "the peer has stopped", func() bool { return n.Err() != nil })

@@ -40,38 +40,39 @@ type Node struct {
 	lock             io.Closer
 
 	owner   identity.Owner // the peer and the cluster to which the directory belongs
-	process string         // the identity of this process
-	joined  bool           // Open has fetched the snapshot of the cluster
+	process string         // the random identity of this process, which tells it from other processes of the same peer
+	joined  bool           // Open has joined the cluster: it has fetched the first snapshot of this peer from another peer
 	known   knownPeers
 
 	startedAt time.Time // the time at which the clock of the node, nodeClock, was 0
 
-	calls     chan func(*core.Core) // functions that the loop calls
+	calls     chan func(*core.Core) // functions that the loop calls, from callLoop
 	requests  chan *loopRequest
 	idle      sync.Pool           // *loopRequests that can be used again
 	writes    *mailbox[writeTask] // the writes that runWriter must make
 	apply     *mailbox[applyTask] // the entries and snapshots that runApplier must apply
 	completed *completions        // the results of runWriter and runApplier that the loop has not processed yet
 
-	loop       *loopState                // used by the goroutine of the loop only
-	staged     map[uint64]string         // received snapshots that are not installed, by index; used by the goroutine of the loop only
-	receiving  atomic.Pointer[receiving] // the snapshot that is being received; set by the loop
-	sending    sending                   // the snapshots that are being sent; used by the goroutine of the loop only
-	removed    chan struct{}             // closed by the loop when this peer was removed
+	loop       *loopState                // the state of the loop; used by its goroutine only
+	staged     map[uint64]string         // the files of received snapshots that are not installed yet, by index; used by the loop only
+	receiving  atomic.Pointer[receiving] // the snapshot that is being received, or nil; cleared by the goroutine that receives it
+	sending    sending                   // the snapshots that are being sent; used by the loop only
+	removed    chan struct{}             // closed by the loop when this peer was removed from the cluster
 	snapshotMu sync.Mutex                // held while the newest snapshot is replaced
 
-	// machineIndex is the index of the last entry that the state machine includes. It is used by Open
-	// and then by the applier only. applied is the index up to which the log was applied since Open.
-	// The index of a durable state machine can be greater than applied, and even greater than the last
-	// index of this peer's log, if other peers have stored the last entries first.
+	// machineIndex is the index of the last entry that the state machine includes. It is used by Open and
+	// then by the applier only. applied is the index up to which the log was applied since Open. After a
+	// restart with a durable state machine, machineIndex can be greater than applied, and even greater than
+	// the last index of this peer's log, because the last entries may have been committed before this peer
+	// had stored them.
 	machineIndex uint64
 	applied      watchedIndex
 	lease        atomic.Pointer[time.Time] // the time at which the lease of this peer expires; nil without a lease
-	freeSpace    atomic.Int64              // the size of the updates that still fit on the disk, in bytes
+	freeSpace    atomic.Int64              // the bytes of updates that still fit on the disk; math.MaxInt64 if no limit is known
 	full         atomic.Bool               // entries wait to be written, because the disk has no space
-	skips        atomic.Pointer[[]uint64]  // the indexes of skipped entries, in order
+	skips        atomic.Pointer[[]uint64]  // the indexes of the entries that are not applied, such as duplicates, in order
 	statusMu     sync.Mutex
-	status       core.Status // published by the loop
+	status       core.Status // the status that the loop has published last; guarded by statusMu
 	memberStatus atomic.Pointer[memberStatus]
 
 	mu        sync.Mutex
@@ -91,11 +92,11 @@ type Node struct {
 // directories are empty. Any other peer with an empty directory first fetches a snapshot
 // from the cluster.
 //
-// Errors: [api.ErrInvalid] if the configuration is invalid or contradicts the data in the
-// directory; [api.ErrInUse] if another process uses the directory; [api.ErrNoSpace] if the disk is full; [api.ErrFault] if a log or a snapshot is damaged;
-// [api.ErrIdentity] if this peer must not join the cluster with the data in the directory; errors of the state machine, the
-// disk and the network; and [api.ErrRefused], or the last error, if no peer has sent a snapshot
-// within JoinTimeout.
+// Errors: [api.ErrInvalid] if the configuration is invalid or contradicts the data in the directory;
+// [api.ErrInUse] if another process uses the directory; [api.ErrNoSpace] if the disk is full; [api.ErrFault]
+// if a log or a snapshot is damaged; [api.ErrIdentity] if this peer must not join the cluster with the data
+// in the directory; errors of the state machine, the disk and the network; and [api.ErrRefused], or the last
+// error, if no peer has sent a snapshot within JoinTimeout.
 func Open(cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -150,8 +151,8 @@ func (n *Node) openFiles() error {
 	if err = errors.Join(err, snap.Close()); err != nil {
 		return fmt.Errorf("%w: snapshot: %w", api.ErrFault, err)
 	}
-	// The directory is new, but the log says that this peer is a voter, so it has voted with another
-	// directory.
+	// The directory is new, but according to the snapshot of the cluster this peer is a voter. It may have
+	// voted with a directory that was lost.
 	if n.joined && state.Members.IsVoter(replica.RaftID(n.cfg.Cluster, n.cfg.ID)) {
 		return identityErrorf("peer %s is a voter of the cluster, and its directory %s is empty%s", n.cfg.ID, n.cfg.Dir, remedies[link.ReasonInstance])
 	}
@@ -193,9 +194,9 @@ type nodeClock struct{ n *Node }
 func (c nodeClock) Now() time.Duration { return time.Since(c.n.startedAt) }
 func (c nodeClock) Wall() time.Time    { return time.Now().Round(0) }
 
-// openLog opens the log. If the log does not match the snapshot, because the machine was stopped
-// between the two steps of installing that snapshot, openLog resets the log to start after the
-// snapshot.
+// openLog opens the log. If the log does not continue after the snapshot, openLog resets the log to start
+// there. This is the case in a new directory, and if the process was stopped after it had installed the
+// snapshot and before it had reset the log.
 func (n *Node) openLog(meta snapshot.Meta) error {
 	files, err := filelog.Open(n.fs, logDir, filelog.Options{SegmentSize: n.cfg.segment})
 	if err != nil {
@@ -220,8 +221,8 @@ func (n *Node) openLog(meta snapshot.Meta) error {
 	return nil
 }
 
-// listen creates the transport, which listens at the address of the peer. The transport closes all connections
-// until startGoroutines is called.
+// listen creates the transport, which listens at the address of the peer. Until startGoroutines is called,
+// the transport closes each connection that it accepts.
 func (n *Node) listen() error {
 	listener := n.cfg.Listener
 	if listener == nil {
@@ -260,7 +261,7 @@ func (n *Node) startGoroutines(c *core.Core) error {
 	go func() {
 		<-n.ctx.Done()
 		n.net.Close()
-		n.startGoroutine(nil) // wait until concurrent calls have added their goroutines; later calls start nothing
+		n.startGoroutine(nil) // start nothing, but wait for concurrent calls that may still add a goroutine to n.tasks
 		n.tasks.Wait()
 		n.releaseResources()
 		close(n.ended)
@@ -368,8 +369,8 @@ type Connection struct {
 	Misconfigured bool
 }
 
-// Connections returns the connections to the other peers, members and configured ones, in the order
-// of their IDs.
+// Connections returns the connections to the other members of the cluster and the other peers in
+// Config.Peers, in the order of their IDs.
 func (n *Node) Connections() (all []Connection) {
 	for _, c := range n.net.Connections() {
 		refused := (*link.RefusedError)(nil)
@@ -396,11 +397,11 @@ func (n *Node) callLoop(ctx context.Context, f func(*core.Core)) error {
 	return nil
 }
 
-// handOverTimeouts is the number of election timeouts for which Close waits for another leader.
+// handOverTimeouts is the number of election timeouts for which Close waits until another peer leads the log.
 const handOverTimeouts = 2
 
-// handOverLog transfers leadership of the log to another peer. It returns when this peer has voted for its
-// successor, when this peer is not the leader for another reason, or after handOverTimeouts.
+// handOverLog transfers leadership of the log to another peer. It returns as soon as this peer is not the
+// leader any more or has no other voter, or after handOverTimeouts election timeouts.
 func (n *Node) handOverLog() {
 	ctx, cancel := context.WithTimeout(n.ctx, handOverTimeouts*n.cfg.ElectionTimeout)
 	defer cancel()
@@ -413,7 +414,7 @@ func (n *Node) handOverLog() {
 			s := c.Status()
 			isLeader = s.Role == core.Leader && len(c.Replica().Members.Voters) > 1
 			if term != 0 && s.Term != term {
-				isLeader = false // the next leader is being closed as well, and has handed over to this peer
+				isLeader = false // do not hand over again: the successor is being closed as well, and has handed over to this peer
 			}
 			if isLeader {
 				term = s.Term

@@ -23,7 +23,7 @@ import (
 // candidate publishes a final status, and that no confirmed update is lost.
 func TestDisk_WriteErrorStopsPeer(t *testing.T) {
 	for _, atLeader := range []bool{true, false} {
-		for op := range 6 { // the disk alternates between writes and syncs
+		for op := range 6 { // fail one of six operations of the disk, which alternate between writes and syncs
 			t.Run(fmt.Sprintf("leader=%t/%d", atLeader, op), func(t *testing.T) {
 				runCluster(t, 3, func(t *testing.T, h *harness) {
 					leader := h.waitForLeader(t)

@@ -81,7 +81,7 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 		in, err = raftlog.Observe(looking, n, "f")
 		require.NoError(t, err)
 		stop()
-		next() // either no leader or the error that closes the channel
+		next() // either the observation that there is no leader, or the zero value of the closed channel
 		synctest.Wait()
 		_, open = <-in
 		require.False(t, open)

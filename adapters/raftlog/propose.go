@@ -17,14 +17,14 @@ import (
 // is not applied again, and Propose returns the index of the first time. Propose may be
 // called at any peer, which forwards the update to the leader of the log.
 //
-// While no leader is known, or while the leader is overloaded or the same update of a leadership
-// ([Election.Propose]) is in progress, Propose retries until ctx is done; then the error wraps
-// [api.ErrNotLeader] or [api.ErrBusy], and this call has changed nothing. If the
-// leader is lost during the request, or ctx is done while it is in flight, the error wraps
-// [api.ErrUnknownOutcome]: it is safe to propose the update again with the same ID and data,
-// which determines the outcome. Other errors are permanent: [api.ErrStale], [api.ErrFuture],
-// [api.ErrRequestIDReused], [api.ErrTooManyIDs], [api.ErrTooLarge], [api.ErrNoSpace], [api.ErrInvalid] for the
-// zero ID, [api.ErrRefused] at a peer that was removed, and [api.ErrClosed] or [api.ErrFault].
+// While no leader is known, or while the leader is overloaded or the same update is in progress as an update
+// of a leadership ([Election.Propose]), Propose retries until ctx is done; then the error wraps
+// [api.ErrNotLeader] or [api.ErrBusy], and this call has changed nothing. If the leader is lost during the
+// request, or ctx is done while it is in flight, the error wraps [api.ErrUnknownOutcome]: it is safe to
+// propose the update again with the same ID and data, which determines the outcome. Other errors are
+// permanent: [api.ErrStale], [api.ErrFuture], [api.ErrRequestIDReused], [api.ErrTooManyIDs],
+// [api.ErrTooLarge], [api.ErrNoSpace], [api.ErrInvalid] for the zero ID, [api.ErrRefused] at a peer that was
+// removed, and [api.ErrClosed] or [api.ErrFault].
 //
 // data must not be modified before Propose has returned. If the outcome is unknown, it must
 // never be modified.
@@ -91,14 +91,14 @@ func (n *Node) ChangePeers(ctx context.Context, id api.RequestID, voters []api.P
 	})
 }
 
-// Sync blocks until this peer's state machine has applied all entries that were committed
-// before the call, at any peer, so that later reads of the state machine are not older. The
-// error wraps the cause of ctx, or [api.ErrRefused] at a peer that was removed, or [api.ErrClosed]
-// or [api.ErrFault].
+// Sync blocks until this peer's state machine has applied all entries that were committed before the call, at
+// any peer, so that later reads of the state machine include them. The error wraps the cause of ctx, or
+// [api.ErrRefused] at a peer that was removed, or [api.ErrClosed] or [api.ErrFault].
 func (n *Node) Sync(ctx context.Context) error { return n.readLinearizable(ctx, (*core.Core).Read) }
 
-// readLinearizable calls read, which is Read or ReadReplica of the core, until it has succeeded. Later
-// reads wait for the index of the first reply, because more entries may be committed all the time.
+// readLinearizable calls read, which is Read or ReadReplica of the core, until it succeeds. After a timeout,
+// the next call waits only for the index that the failed call has returned, because entries that are
+// committed in the meantime could otherwise delay it forever.
 func (n *Node) readLinearizable(ctx context.Context, read func(c *core.Core, token, index uint64, deadline time.Duration)) error {
 	index := uint64(0)
 	for {
@@ -126,7 +126,8 @@ func (n *Node) readLinearizable(ctx context.Context, read func(c *core.Core, tok
 	}
 }
 
-// proposeUntilKnown proposes a request until it is certain whether the request is applied.
+// proposeUntilKnown proposes a request, and proposes it again after each error for which isRetryable returns
+// true, until ctx is done. The error wraps ErrUnknownOutcome if any attempt may have been applied.
 func (n *Node) proposeUntilKnown(ctx context.Context, r core.Request) (uint64, error) {
 	var last error // the error of the previous attempt, or nil
 	stopped := func(cause error) error {
@@ -147,7 +148,8 @@ func (n *Node) proposeUntilKnown(ctx context.Context, r core.Request) (uint64, e
 			return 0, stopped(err)
 		}
 		retry := isRetryable(r, err)
-		// ErrRequestIDReused means that no attempt of this call has been or will be applied.
+		// ErrRequestIDReused means that the ID belongs to other data, so that no attempt of this call has
+		// been or will be applied.
 		if errors.Is(last, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
 			err = fmt.Errorf("%w of an earlier attempt: %w", api.ErrUnknownOutcome, err)
 		}
@@ -165,8 +167,9 @@ func (n *Node) proposeUntilKnown(ctx context.Context, r core.Request) (uint64, e
 	}
 }
 
-// isRetryable reports whether proposeUntilKnown must retry a request after an error. A change of the voters can
-// make the leader hand over; the next leader knows the outcome of the change.
+// isRetryable reports whether proposeUntilKnown must retry a request after an error. A change of the voters
+// is retried even if its outcome is unknown: it can make the leader hand over, and the next leader knows the
+// outcome.
 func isRetryable(r core.Request, err error) bool {
 	if r.Kind == api.KindConfig {
 		return errors.Is(err, api.ErrNotLeader) || errors.Is(err, api.ErrUnknownOutcome)
@@ -193,7 +196,7 @@ func (n *Node) proposeOnce(ctx context.Context, r core.Request) (index uint64, p
 	}
 	q.Request, q.ctx = r, ctx
 	select {
-	case n.requests <- q: // in most calls this case alone suffices, which is faster than a select of all channels
+	case n.requests <- q: // the channel usually has space, and a select with one channel is faster than the following one
 	default:
 		select {
 		case n.requests <- q:
@@ -218,7 +221,7 @@ func (n *Node) proposeOnce(ctx context.Context, r core.Request) (index uint64, p
 		select {
 		case reply := <-q.reply:
 			return reply.Index, true, reply.Err
-		default: // the loop replies to all requests that it has received
+		default: // the loop has not received the request, because it replies to each request that it receives
 			return 0, false, context.Cause(n.ctx)
 		}
 	}
@@ -231,7 +234,7 @@ func (n *Node) abandonChange(replies chan core.Reply) (certain bool) {
 	return err == nil && certain
 }
 
-// proposeOp proposes an operation on an election, as a control entry, until its outcome is known.
+// proposeOp proposes an operation on an election, as a control entry, with the retries of proposeUntilKnown.
 func (n *Node) proposeOp(ctx context.Context, op replica.Op) error {
 	_, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindControl, ID: api.NewRequestID(), Op: op, Forward: true})
 	return err

@@ -172,7 +172,7 @@ func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 		}
 		require.Greater(t, time.Since(start), 80*time.Second, "IDs expired within the window")
 		_, err = n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
-		if err != nil { // the peer may still know the ID for a short time
+		if err != nil { // for a short time after the window, peers may still remember the ID
 			require.ErrorIs(t, err, api.ErrStale)
 		}
 		h.requireUpdates(t, h.peers, "x", "x", "x", "z")

@@ -238,12 +238,14 @@ func (r *recovery) writeRecovery(self replica.Peer) error {
 	})
 }
 
-// errOtherLog is the error of checkContinues if the log and the snapshot have different histories, because the
-// machine was stopped between the two steps of installing a snapshot.
+// errOtherLog is the error of checkContinues if the log does not contain the last entry of the snapshot,
+// because the log is new, or because the process was stopped after it had installed the snapshot and before
+// it had reset the log.
 var errOtherLog = errors.New("the log does not match the snapshot")
 
-// checkContinues returns nil if the log continues the history of the snapshot, and errOtherLog if the log
-// belongs to another history.
+// checkContinues returns nil if the log contains the last entry of the snapshot or begins directly after it,
+// and errOtherLog if the log ends before this entry or has an entry of another term in its place. The error
+// wraps ErrFault if entries between the snapshot and the log are missing.
 func checkContinues(files *filelog.Log, meta snapshot.Meta) error {
 	last, errLast := files.LastIndex()
 	first, errFirst := files.FirstIndex()

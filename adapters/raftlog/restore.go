@@ -75,8 +75,8 @@ func openSnapshotFile(fsys disk.FS, name string) (*snapshot.Reader, error) {
 // DefaultIndexGap is the default of RestoreConfig.IndexGap.
 const DefaultIndexGap = 1_000_000
 
-// maxRestoredIndex is the maximum index at which a restored cluster starts. Tokens are indexes of the type
-// int64, so that as many entries can follow.
+// maxRestoredIndex is the maximum index at which a restored cluster starts. A token is the index of an entry,
+// as an int64, so 2^62 entries can still follow.
 const maxRestoredIndex uint64 = 1 << 62
 
 // RestoreConfig configures [RestoreOffline]. Snapshot, Dir and Peer are required.

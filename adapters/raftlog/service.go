@@ -46,8 +46,8 @@ func (n *Node) Membership(ctx context.Context) (m api.Membership, err error) {
 	return m, err
 }
 
-// service implements [rpc.Service], the calls of clients. Unlike the node, it does not forward requests
-// to the leader, but returns the leader in an error.
+// service implements [rpc.Service], the calls of clients. Unlike the methods of Node, those of service do not
+// forward requests to the leader, but return an error that names the leader.
 type service struct{ node *Node }
 
 func (s service) Propose(ctx context.Context, id api.RequestID, data []byte) (uint64, error) {
@@ -99,14 +99,15 @@ func (s service) Snapshot(context.Context) (api.SnapshotStream, error) {
 	return api.SnapshotStream{Index: m.Index, Term: m.Term, Size: r.Size(), Data: snapshotFile{io.NewSectionReader(r.Raw(), 0, r.Size()), r}}, nil
 }
 
-// snapshotFile reads the file of a snapshot.
+// snapshotFile is the Data of the result of service.Snapshot: it reads the file, and Close closes the
+// snapshot.
 type snapshotFile struct {
 	io.Reader
 	io.Closer
 }
 
-// clientAddress returns what counts as one address for the limits of clients: the host, or the network of an IPv6
-// host, which has all addresses in its /64.
+// clientAddress returns the part of an address to which the limits of clients apply: the host, or for IPv6
+// its /64 network, because one host can use all addresses of this network.
 func clientAddress(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// newestSnapshot opens the newest snapshot. snapshot.Open must be called only at the start, because it
-// removes snapshots that are being written.
+// newestSnapshot opens the newest snapshot. It does not call snapshot.Open, which removes snapshots that are
+// being written, and so may be called only before the node has started.
 func (n *Node) newestSnapshot() (*snapshot.Reader, error) {
 	return snapshot.OpenFile(n.fs, snapshot.Name)
 }
@@ -45,7 +45,7 @@ func writeSnapshotFile(fsys disk.FS, cluster string, view *replica.View, members
 
 // createSnapshot captures the state of the state machine, and writes a snapshot in another goroutine.
 func (n *Node) createSnapshot(s *core.CreateSnapshot) error {
-	if n.machineIndex > s.Index { // soon after the start, a durable state machine can be ahead of the log
+	if n.machineIndex > s.Index { // after a start, a durable state machine can include later entries than the core
 		err := fmt.Errorf("%w: the state machine has applied entry %d, but this peer has read its log only up to entry %d", api.ErrBusy, n.machineIndex, s.Index)
 		return n.callLoop(n.ctx, func(c *core.Core) {
 			c.ReportSnapshotFailed()
@@ -104,10 +104,10 @@ func (n *Node) writeSnapshot(s *core.CreateSnapshot, data io.WriterTo) (core.Sna
 	return core.Snapshot{Index: s.Index, Term: s.Term, Size: r.Size(), Members: s.Members}, nil
 }
 
-// sending contains the snapshots that are being sent, by their receivers. Before a new snapshot is
-// sent, an earlier snapshot for the same receiver, for example of an earlier term, is cancelled. The
-// failure of the earlier snapshot is not reported to the engine, because the engine would conclude
-// that the new snapshot has failed, and would send a third snapshot, which would abort the new one.
+// sending contains the snapshots that are being sent, by their receivers. Before a new snapshot is sent, an
+// earlier snapshot for the same receiver, for example of an earlier term, is cancelled. The failure of the
+// earlier snapshot is not reported to the engine, the Raft library, because the engine would conclude that
+// the new snapshot has failed, and would send a third snapshot, which would abort the new one.
 type sending map[string]*context.CancelFunc
 
 // beginSnapshot cancels the earlier snapshot for a receiver. The returned context is done when a newer snapshot
@@ -128,8 +128,8 @@ func (s sending) beginSnapshot(ctx context.Context, to string) (_ context.Contex
 	}
 }
 
-// sendSnapshot sends the newest snapshot to a peer that needs entries before the start of the log. It is
-// called by the loop.
+// sendSnapshot sends the newest snapshot to a peer that needs entries that the log does not contain any more.
+// It is called by the loop.
 func (n *Node) sendSnapshot(s core.SendSnapshot) {
 	ctx, cancel, end := n.sending.beginSnapshot(n.ctx, s.To)
 	n.startGoroutine(func() {

@@ -218,7 +218,7 @@ func TestSnapshot_IsReceivedAgainAfterCrash(t *testing.T) {
 			time.Sleep(4 * time.Minute)
 			h.compact(t, h.otherPeers(isolated)...)
 			d := h.disks[isolated.ID]
-			d.CrashAt(d.Ops() + 8 + 7*seed) // a crash while the snapshot is received or installed
+			d.CrashAt(d.Ops() + 8 + 7*seed) // at an operation of the disk that receives or installs the snapshot
 			if _, err := h.openPeer(isolated, slowElections, shortWindow); err == nil {
 				time.Sleep(10 * time.Second)
 				h.crashPeer(isolated)
@@ -263,7 +263,8 @@ func TestSnapshot_IsRejectedUnlessAsAnnounced(t *testing.T) {
 			{500, 8, int64(len(file)), bytes.NewReader(file), "announces a snapshot"},
 			{500, 9, 1 << 62, endlessData{}, "no space on the disk for a snapshot of"},
 		} {
-			// With this heartbeat, p follows the sender for at least an election timeout.
+			// Send a heartbeat first, so that p follows the sender for at least an election timeout, and
+			// examines its snapshot.
 			conn.Send(p.ID, true, engineFrame(t, sender, p, &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(uint64(9))}))
 			time.Sleep(10 * time.Millisecond)
 			require.ErrorContains(t, send(c.index, c.term, c.size, c.body), c.err)
@@ -304,8 +305,8 @@ func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 	})
 }
 
-// impersonatePeer stops peer p, and returns a transport that is connected to the peer to and authenticates
-// itself as p.
+// impersonatePeer stops peer p, and returns a transport that authenticates itself as p and has a connection
+// to the peer in the parameter to.
 func (h *harness) impersonatePeer(t *testing.T, p, to api.Peer) *transport.Transport {
 	t.Helper()
 	require.NoError(t, h.stopPeer(p))

@@ -17,17 +17,17 @@ type StateMachine interface {
 	// applied again after a restart. LastApplied is called once, by Open. A state machine
 	// in memory returns 0, and is restored from the newest snapshot and the log.
 	LastApplied() (uint64, error)
-	// Apply applies entries, which are of kind State, in order. After that LastApplied is
-	// through, which is at least the index of the last entry. Duplicate updates, which
-	// repeat an ID, are not passed to Apply.
+	// Apply applies entries, which are of kind State, in order. After Apply, LastApplied must return through,
+	// which is at least the index of the last entry. Duplicate updates, which repeat an ID, are not passed to
+	// Apply.
 	Apply(entries []api.Entry, through uint64) error
 	// Snapshot captures the current state. WriteTo is called at most once, from another
 	// goroutine, while later entries are applied; it must write the state as of the call of
 	// Snapshot. If the returned value implements io.Closer, Close is called when the value
 	// is not needed any more.
 	Snapshot() (io.WriterTo, error)
-	// Restore replaces the state by data that Snapshot has written, at this or another
-	// peer. After that LastApplied is index.
+	// Restore replaces the state by data that Snapshot has written, at this or another peer. After Restore,
+	// LastApplied must return index.
 	Restore(index uint64, r io.Reader) error
 }
 

@@ -92,7 +92,8 @@ func (s *Subscription) Close() {
 // progressInterval is the interval at which a stream without new entries reports its progress.
 const progressInterval = 500 * time.Millisecond
 
-// readBytes is the size of the entries that a subscription reads from the log at a time.
+// readBytes is the size, in bytes, of the entries that a subscription reads from the log at a time, and that
+// CompactOffline passes to the state machine at a time.
 const readBytes = 256 << 10
 
 // followLog passes the entries that this peer has applied, starting at index from, to send, until

@@ -41,7 +41,7 @@ func (n *Node) runWriter() {
 			n.log.Error("writing the commit index failed", "err", err)
 		}
 	}()
-	var retry <-chan time.Time // receives the time for the next attempt to write; nil unless the disk has no space
+	var retry <-chan time.Time // receives when it is time to try to allocate space again; nil unless the disk has no space
 	for {
 		var err error
 		select {
@@ -103,7 +103,9 @@ func (w *writer) writeAll() error {
 	return nil
 }
 
-// finish writes the commit index, which the first remaining tasks contain.
+// finish writes what the writer has deferred, such as the newest commit index, before the log is closed.
+// First it appends the hard states of the remaining tasks before the first task that must not be deferred
+// (core.Write.CanWait).
 func (w *writer) finish() error {
 	for _, t := range append(w.tasks, w.n.writes.takeAll()...) {
 		if !t.write.CanWait() {

@@ -88,7 +88,7 @@ func TestLogs_ConvergeWithoutFullComparison(t *testing.T) {
 		h.proposeAll(t, h.peers[0], "a")
 		leader := h.waitForLeader(t)
 		heal := h.isolate(leader)
-		for i := range 2000 { // these entries are only in the log of the leader
+		for i := range 2000 { // the isolated leader appends these entries only to its own log
 			go func() {
 				_, _ = h.nodeOf(leader).Propose(contextWithin(t, time.Minute), api.NewRequestID(), fmt.Append(nil, i))
 			}()
@@ -97,7 +97,7 @@ func TestLogs_ConvergeWithoutFullComparison(t *testing.T) {
 		for _, u := range numberedUpdates("b", 10) {
 			proposeUntilKnown(t, h.nodeOf(h.otherPeers(leader)[0]), api.NewRequestID(), u)
 		}
-		for _, p := range h.peers { // this delay makes each request take 20 ms
+		for _, p := range h.peers { // delay each message by 10 ms, so that a request and its reply take 20 ms
 			for _, q := range h.peers {
 				h.net.Delay(p.Addr, q.Addr, 10*time.Millisecond)
 			}

@@ -17,7 +17,8 @@ const baselineName = "baseline: the disk"
 // baselineSize is the size of a file of the baseline. When it is full, writing continues at its start.
 const baselineSize = 8 << 20
 
-// baseline is the row of the report for a log without a network: it writes three files in lockstep.
+// baseline is the row of the report for a log without a network: it writes three files round by round, and a
+// round is complete when two of them contain it.
 type baseline struct{}
 
 func (baseline) name() string     { return baselineName }
@@ -76,7 +77,7 @@ func writeInLockstep(files [nodes]*baselineFile, completed func(from, to time.Ti
 	for round := 1; failure == nil; round++ {
 		from := time.Now()
 		for _, p := range pending {
-			select { // writes all rounds that the file lacks in one write
+			select { // discard the pending round, if any: the next write contains all rounds that the file lacks
 			case <-p:
 			default:
 			}

@@ -61,7 +61,7 @@ func (theoreticalLog) measure(ctx context.Context, dir string, clients int, p be
 			var reply [8]byte
 			for {
 				if _, err := io.ReadFull(near, reply[:]); err != nil {
-					report(writtenRound{err: err}) // this error is ignored after the last round
+					report(writtenRound{err: err}) // after the last round, nobody receives this error
 					return
 				}
 				report(writtenRound{file: i + 1, round: int(binary.BigEndian.Uint64(reply[:]))})
@@ -87,7 +87,7 @@ func (theoreticalLog) measure(ctx context.Context, dir string, clients int, p be
 				return figure{}, err
 			}
 		}
-		select { // writes all rounds that the file lacks in one write
+		select { // discard the pending round, if any: the next write contains all rounds that the file lacks
 		case <-own:
 		default:
 		}

@@ -14,8 +14,8 @@ const nodes = 3
 // updateSize is the size of the data of an update in bytes.
 const updateSize = 256
 
-// shortWindow is the deduplication window of adapters/raftlog where operations are measured, so that a
-// compaction can remove something.
+// shortWindow is the deduplication window of adapters/raftlog in the measurements of operations. It is short,
+// because a compaction removes only entries whose request IDs have left the window.
 const shortWindow = time.Minute
 
 // timeouts selects the election timeout of a cluster.

@@ -18,7 +18,8 @@ type cost struct {
 	Bytes       float64 `json:"bytes"`       // the size of the allocated objects
 }
 
-// wakeupSample is the number of times that a goroutine runs for each wakeup that the runtime counts.
+// wakeupSample is the number of wakeups of goroutines for each one that the runtime counts in
+// /sched/latencies.
 const wakeupSample = 8
 
 // readCosts returns what this process has used since its start.

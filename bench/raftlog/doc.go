@@ -20,10 +20,10 @@
 // # The baseline
 //
 // The baseline is a lower bound on the cost of a log that needs no network and no processor. Three
-// preallocated files are written in lockstep, each by one goroutine. A batch consists of as many
-// updates as there are clients, in one write and one fdatasync, and is complete when two of the
-// files contain it. A file that lags behind writes all batches that it lacks in one write. The
-// batches are perfect; those of a log are perfect only with one client.
+// preallocated files are written in lockstep, each by one goroutine. A batch consists of as many updates as
+// there are clients, in one write and one fdatasync, and is complete when two of the files contain it. A file
+// that lags behind writes all batches that it lacks in one write. These batches are perfect, because each
+// contains one update of every client; a log has such batches only with one client.
 //
 // # The bound
 //
@@ -31,8 +31,8 @@
 // loopback, and reply when it is on their disks. So it is the least that any log with the same
 // guarantees does.
 //
-// Another bound is etcd's raft on etcd's write-ahead log with a minimal transport: it shows what the
-// engine and the files allow without the rest of a server.
+// Another bound is etcd's raft on etcd's write-ahead log with a minimal transport: it shows what the engine
+// and the files allow without the other parts of a server.
 //
 // # A slow disk
 //

@@ -42,8 +42,8 @@ func (e etcdLog) start(ctx context.Context, dir string, t timeouts) (cluster, er
 		return nil, err
 	}
 	c := new(etcdCluster)
-	// Nodes start one after another: each of them queries the members whose ports are open, and would
-	// wait for their responses.
+	// Start the nodes one after another: when a node starts, it queries the members whose ports are open, and
+	// would wait for the responses of members that are starting as well.
 	for i := range c.nodes {
 		c.configs[i] = e.config(i, dir, addresses, t)
 		c.halts[i] = new(sync.Once)
@@ -84,7 +84,7 @@ func (etcdLog) config(i int, dir string, addresses []string, t timeouts) *embed.
 		members = append(members, fmt.Sprintf("%d=http://%s", j, address))
 	}
 	c.InitialCluster, c.InitialClusterToken = strings.Join(members, ","), dir
-	c.QuotaBackendBytes = 8 << 30 // a long run must not exceed the quota
+	c.QuotaBackendBytes = 8 << 30 // a quota of 8 GiB, which a long run does not exceed
 	c.StrictReconfigCheck = false // the strict check would reject a learner in the first 5 s after a restart of a node
 	if t == shortTimeouts {
 		c.TickMs, c.ElectionMs = 20, 200
@@ -128,7 +128,7 @@ func (c *etcdCluster) applied(node int) uint64 { return uint64(c.nodes[node].Ser
 // it any more.
 func (c *etcdCluster) halt(node int) error {
 	c.halts[node].Do(func() {
-		c.nodes[node].Server.PauseSending() // PauseSending also stops receiving
+		c.nodes[node].Server.PauseSending() // disconnect the node: PauseSending also stops receiving
 		c.nodes[node].Server.HardStop()
 		c.nodes[node].Close()
 	})

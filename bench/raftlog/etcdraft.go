@@ -21,9 +21,10 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 )
 
-// etcdRaft is etcd's raft on etcd's write-ahead log, with a connection between each two nodes and a
-// state machine that counts. It is a bound for servers that are built on both, and not a peer: it
-// lacks snapshots, membership changes and authentication, and detects no duplicates.
+// etcdRaft is etcd's raft on etcd's write-ahead log, with a connection between each two nodes and a state
+// machine that counts. It is a bound for servers that are built on both. The report does not compare other
+// libraries with it (isPeer), because it lacks snapshots, membership changes and authentication, and detects
+// no duplicates.
 type etcdRaft struct{}
 
 const etcdRaftName = "bound: etcd's raft on its WAL"
@@ -48,7 +49,7 @@ type etcdRaftNode struct {
 
 	mu      sync.Mutex
 	next    uint64
-	waiting map[uint64]chan struct{} // the callers that wait, by the number of the update
+	waiting map[uint64]chan struct{} // the callers that wait until an update is applied, by the number of the update
 }
 
 func (etcdRaft) start(_ context.Context, dir string, t timeouts) (cluster, error) {
@@ -106,7 +107,7 @@ func (n *etcdRaftNode) connect(to int, conn net.Conn) {
 					err = w.Flush()
 				}
 				if err != nil {
-					return // the other node was halted
+					return // the connection has failed, because the other node was halted
 				}
 			case <-n.stopped:
 				return
@@ -141,7 +142,7 @@ func (n *etcdRaftNode) run(tick time.Duration) {
 			}
 			if n.wal.Save(r.HardState, r.Entries) != nil || n.storage.Append(r.Entries) != nil {
 				n.leads.Store(false)
-				return // the node does not participate any more: the benchmark fails
+				return // stop the node after an error of the disk; the benchmark then fails
 			}
 			if !leads {
 				n.send(r.Messages)
@@ -154,7 +155,8 @@ func (n *etcdRaftNode) run(tick time.Duration) {
 	}
 }
 
-// send drops messages that exceed a queue. Raft repeats them.
+// send adds messages to the queues of their receivers. It drops a message if the queue is full, because Raft
+// repeats it.
 func (n *etcdRaftNode) send(messages []*raftpb.Message) {
 	for _, m := range messages {
 		select {
@@ -169,7 +171,7 @@ func (n *etcdRaftNode) apply(entries []*raftpb.Entry) {
 	defer n.mu.Unlock()
 	for _, e := range entries {
 		if len(e.GetData()) == 0 {
-			continue // a new leader writes an empty entry
+			continue // skip the empty entry that each new leader writes
 		}
 		n.count.Add(1)
 		number := binary.BigEndian.Uint64(e.GetData())

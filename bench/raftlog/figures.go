@@ -95,7 +95,8 @@ func selectBest(all []*figureSeries) (chosen, others []*figureSeries) {
 	return chosen, others
 }
 
-// highestRate returns the highest median rate of the peers, or 0 without peers.
+// highestRate returns the highest median rate of the series for whose library isPeer returns true, or 0 if
+// there are none.
 func highestRate(all []*figureSeries, isPeer func(name string) bool) float64 {
 	rate := 0.0
 	for _, s := range all {
@@ -113,7 +114,8 @@ type failOvers struct {
 	Times    []float64 `json:"times"`
 }
 
-// shortestFailOver returns the lowest median of the peers, or 0 without peers.
+// shortestFailOver returns the lowest median of those libraries for which isPeer returns true, or 0 if none
+// was measured.
 func shortestFailOver(all []*failOvers, isPeer func(name string) bool) float64 {
 	lowest := 0.0
 	for _, f := range all {

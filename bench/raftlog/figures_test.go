@@ -57,8 +57,8 @@ func TestSelectBest_ComparesMedians(t *testing.T) {
 	require.Zero(t, highestRate(chosen, func(name string) bool { return false }))
 }
 
-// TestShortestFailOver_ComparesMediansOfPeers checks that shortestFailOver ignores libraries that are not
-// peers, and libraries without measured fail-overs.
+// TestShortestFailOver_ComparesMediansOfPeers checks that shortestFailOver ignores libraries for which isPeer
+// returns false, and libraries without measured fail-overs.
 func TestShortestFailOver_ComparesMediansOfPeers(t *testing.T) {
 	all := []*failOvers{
 		{Name: "one", Times: []float64{300, 200, 900}},

@@ -49,7 +49,7 @@ func findLeader(c cluster, excluded int) (int, bool) {
 	return 0, false
 }
 
-// waitLeader waits until a leader has committed an update.
+// waitLeader waits until a leader has committed an update, and returns that node.
 func waitLeader(ctx context.Context, c cluster) (int, error) {
 	return proposeFirst(ctx, c, -1)
 }

@@ -28,10 +28,10 @@ type settings struct {
 	json       string
 	limit      time.Duration
 
-	timeouts timeouts      // the timeouts of the clusters whose throughput is measured
-	syncs    int           // number of syncs that measure the disk
-	pause    time.Duration // the pause between cells, so that pending writes reach the disk
-	window   time.Duration // the time before a compaction, so that the log forgets IDs
+	timeouts timeouts      // the timeouts of the clusters, except in the measurements of fail-overs
+	syncs    int           // the number of syncs with which the speed of the disk is measured
+	pause    time.Duration // the pause after each cell, in which the system writes pending data to the disk
+	window   time.Duration // how long measureSpace waits before a compaction, until request IDs have left the window
 }
 
 func parseFlags() (settings, error) {

@@ -15,16 +15,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// operableCluster is a cluster with the operations of a log that runs for long.
+// operableCluster is a cluster with the operations that a log needs when it runs for a long time.
 type operableCluster interface {
 	cluster
-	// growState makes the state of a node size bytes larger, for the next snapshot of the node.
+	// growState makes the state of a node size bytes larger, so that the next snapshot of the node is larger.
 	growState(ctx context.Context, node int, size int64) error
 	// snapshot writes the state of a node to a file on its disk. It returns when the file is synced.
 	snapshot(ctx context.Context, node int) error
 	// restart stops a node and starts it again with its directory.
 	restart(ctx context.Context, node int) error
-	// join starts a node without a vote.
+	// join starts a node that joins the cluster without a vote.
 	join(ctx context.Context) (*learner, error)
 	// read returns when the state of a node contains all updates that were committed before. The error
 	// wraps errors.ErrUnsupported if only a leader can do this.
@@ -33,7 +33,7 @@ type operableCluster interface {
 	compact(ctx context.Context) error
 }
 
-// learner is a node without a vote.
+// learner is a node that has joined a cluster without a vote.
 type learner struct {
 	applied func() uint64 // the number of updates that the learner has applied
 	stop    func() error
@@ -195,7 +195,8 @@ func waitFor(ctx context.Context, reached func() bool) error {
 	return nil
 }
 
-// readingCluster is a cluster whose clients read at a node instead of proposing updates.
+// readingCluster makes the clients of runClients read at one node instead of proposing updates: isLeader
+// selects the node, and propose reads.
 type readingCluster struct {
 	operableCluster
 	node   int
@@ -295,7 +296,7 @@ func directorySize(dir string) (size int64, err error) {
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // ignore a temporary file
+			return nil // ignore a temporary file that was removed in the meantime
 		}
 		size += info.Size()
 		return err

@@ -18,7 +18,7 @@ import (
 type clientFlags struct {
 	*settings
 	timeout  durationFlag
-	seedHint string // the end of an error about missing peers, which says how an argument gives a peer
+	seedHint string // the end of the error message about missing peers; it describes the argument that names a peer
 }
 
 func (c *clientFlags) register(cmd *cobra.Command, timeout time.Duration, usage string) {

@@ -181,8 +181,9 @@ func modTime(name string) time.Time {
 	return info.ModTime()
 }
 
-// waitForInstallation waits until the peer has installed the snapshot, and the files of its log record that the
-// log was truncated.
+// waitForInstallation waits until the peer has installed the snapshot, and the files of its log record that
+// the log was truncated. rejectedAt is the modification time, before the snapshot was created, of the file of
+// a rejected snapshot, or zero if there was none.
 func (c *compactCommand) waitForInstallation(ctx context.Context, dir, target string, rejectedAt time.Time, created raftlog.Compaction) error {
 	poll := time.NewTicker(100 * time.Millisecond)
 	defer poll.Stop()

@@ -46,7 +46,7 @@ func newConfig() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for name, peers := range map[string][]string{"add": c.add, "delete": c.remove, "replace": c.replace} {
 				if cmd.Flags().Changed(name) && len(peers) == 0 {
-					return newUsageError("--%s is empty: give peers, such as --%s %s", name, name, cmdline.ExamplePeer) // for example, a variable of a script is empty
+					return newUsageError("--%s is empty: give peers, such as --%s %s", name, name, cmdline.ExamplePeer) // for example because a variable of a script is empty
 				}
 			}
 			return c.changePeers(cmd.Context(), args, cmd.OutOrStdout())
@@ -94,8 +94,9 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 			if c.requestID == "" || c.dryRun || !isInEffect(current.Voters, add, c.remove) {
 				return err
 			}
-			// The voters may be in effect already because this change is repeated with its request ID. Report
-			// planErr only if the cluster does not know the request ID.
+			// The change has perhaps been made already, by an earlier call with this request ID. Repeat the
+			// request: if the cluster knows the ID, it returns the first result. Report planErr only if the
+			// cluster rejects the request.
 			voters, planErr = current.Voters, err
 		}
 	}

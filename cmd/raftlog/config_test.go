@@ -106,12 +106,13 @@ func TestConfig_AddsAndRemovesPeers(t *testing.T) {
 	h.requireLog("tail", "--once")
 	h.requireFailure(cmdline.Usage, "removed", "config", "--add", h.addressOf(leader)+"/"+leader)
 
-	// A new peer that does not answer changes nothing, and does not prevent the next change.
+	// Adding a peer that does not answer fails, changes nothing, and does not prevent the next change.
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer silent.Close()
 	change = api.NewRequestID().String()
-	// Repeat, because the reply may come too late on a busy machine.
+	// Repeat the command while it exits with Unknown, because on a busy machine the reply may come after
+	// --wait.
 	for r.code = cmdline.Unknown; r.code == cmdline.Unknown; {
 		r = h.runCommand("config", "--add", silent.Addr().String()+"/x", "--wait", "5s", "--request-id", change)
 	}

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 const (
 	timeLimit = 20 * time.Second
-	// The commands must not print secret and clientSecret.
+	// The output of the commands must contain neither of these secrets.
 	secret       = "not-to-be-shown-0123456789"
 	clientSecret = "not-to-be-shown-to-anyone"
 )

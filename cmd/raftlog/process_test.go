@@ -50,7 +50,7 @@ func (e *eventTest) signal(signals ...syscall.Signal) {
 	}
 }
 
-// start starts a peer whose command prepare has changed.
+// start starts a peer with a command that the field prepare has changed.
 func (e *eventTest) start(id string) {
 	e.h.peers[id] = e.h.startPrepared(e.prepare, "serve", "--peer-id", id)
 }
@@ -80,7 +80,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 		follower := e.otherVoters()[0]
 		e.h.killPeers(follower)
 		e.start(follower)
-		e.signal(syscall.SIGKILL) // the peer that was restarted is part of the majority
+		e.signal(syscall.SIGKILL) // the remaining majority needs the peer that was restarted
 	}
 	// together sends two signals while SIGSTOP suspends the peer, so that the peer receives both at the same
 	// time.

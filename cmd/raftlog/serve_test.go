@@ -91,7 +91,7 @@ func TestServe_NewPeerInSharedFileJoinsCluster(t *testing.T) {
 	h.file = shared
 	h.requireIdentityError("d", "created separately")
 
-	// Stop the other peers, so that d does not learn that the cluster exists.
+	// Stop the other peers, so that d starts without learning that the cluster already exists.
 	h.killPeers("a", "b")
 	d := h.startPeer("d")
 	h.startPeer("a")

@@ -32,7 +32,8 @@ type settings struct {
 const (
 	// groupAccess is the title of the flags for access to the cluster in help texts.
 	groupAccess = "Access to the cluster"
-	// keyClientSecret is the name of the setting that no command accepts as a flag.
+	// keyClientSecret is the name of the setting that no command accepts as a flag, because other users can
+	// see flags.
 	keyClientSecret = "client-secret"
 	// maxData is the greatest permitted value of the setting max-data, in bytes.
 	maxData = 16 << 20

@@ -74,7 +74,7 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 	for {
 		r := c.queryReport(ctx, cl, c.Cluster)
 		if ctx.Err() != nil {
-			return nil // a signal has ended the command
+			return nil // ctx is done because of a signal, which is the normal end of the command
 		}
 		if err := r.print(out, c.json, redraw); err != nil {
 			return err
@@ -105,8 +105,8 @@ type peerReport struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// queryReport queries the membership, and then all peers. If no peer answers, it queries the peers
-// of the configuration file.
+// queryReport queries the membership, and then the status of all peers. If no peer returns the membership, it
+// queries the peers that the client knew before.
 func (c *statusCommand) queryReport(ctx context.Context, cl *client.Client, cluster string) report {
 	limited, cancel := c.withTimeout(ctx)
 	_, _ = cl.Membership(limited) // ignore the error, because the report contains the errors of the peers
@@ -147,8 +147,8 @@ func (r report) check() error {
 	return nil
 }
 
-// The control sequences for terminals. Each table overwrites the previous one, and then clears the rest of
-// its text, so that the screen does not flicker.
+// The control sequences for terminals. Each table is written over the previous one, whose remaining text is
+// then cleared, so that the screen does not flicker.
 const (
 	cursorHome = "\x1b[H"
 	clearRight = "\x1b[K"

@@ -103,7 +103,8 @@ func printEvents(sub eventSource, cancel context.CancelCauseFunc, timeout time.D
 	}
 }
 
-// printEvent prints an event: entries and snapshots to p.out, other events to notes.
+// printEvent prints entries and snapshots to p.out, and EventStale and EventTimeout to notes. It prints
+// nothing for EventFresh.
 func (p entryPrinter) printEvent(e client.Event, notes io.Writer) error {
 	switch e.Kind {
 	case client.EventEntry:

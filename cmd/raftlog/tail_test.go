@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
-// eventList is a subscription that receives an event every three quarters of the timeout. It ends
-// when its context is done.
+// eventList is the subscription that runPrintEvents passes to printEvents. It delivers an event every three
+// quarters of the timeout, and ends when its context is done.
 type eventList struct {
 	c   chan client.Event
 	err error

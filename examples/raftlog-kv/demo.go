@@ -77,7 +77,7 @@ func (d *demo) startPeers(dir string) error {
 	return nil
 }
 
-// waitForLeader waits until a peer leads the log, and returns its position.
+// waitForLeader waits until a peer leads the log, and returns its index in d.peers.
 func (d *demo) waitForLeader(ctx context.Context) (int, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -137,7 +137,7 @@ func (d *demo) writeKeys(ctx context.Context) error {
 	return d.printMap(ctx, leader)
 }
 
-// printMap prints the map of the peer at the given position.
+// printMap prints the map of the peer d.peers[at].
 func (d *demo) printMap(ctx context.Context, at int) error {
 	all, err := d.peers[at].runCommand(ctx, "list")
 	d.print("%s has: %s", d.configs[at].ID, all)

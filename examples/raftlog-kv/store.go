@@ -88,8 +88,8 @@ func (s *store) Restore(_ uint64, r io.Reader) error {
 	return nil
 }
 
-// get returns the value that this peer has applied. To read the newest value, call Node.Sync
-// before.
+// get returns the value of a key according to the updates that this peer has applied. To read the newest
+// value, call Node.Sync before.
 func (s *store) get(key string) (string, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -21,7 +21,8 @@ const (
 	// KindCheckpoint starts the term of a leader, and commits earlier entries that were not
 	// committed yet. It has no Data.
 	KindCheckpoint
-	// KindControl changes the candidates of elections. It has no Data for users.
+	// KindControl is an entry that peers write themselves, for example to add a candidate to an election. Its
+	// Data is empty for programs.
 	KindControl
 )
 
@@ -42,7 +43,7 @@ type Entry struct {
 	Term uint64
 	// Kind is the kind of the entry.
 	Kind Kind
-	// ID is the request ID. It is zero for kinds that programs do not propose.
+	// ID is the request ID. It is zero for a Checkpoint.
 	ID RequestID
 	// Time is the time at which the leader received the update, by the leader's clock. It is zero for a
 	// Checkpoint.
@@ -159,9 +160,9 @@ var (
 	// ErrFenced is returned if the leadership that guards the update is over. Nothing was
 	// applied. Programs receive it together with leaderelection.ErrNotLeader.
 	ErrFenced = errors.New("leadership is over")
-	// ErrBusy is returned while the cluster is overloaded, while the leader transfers its
-	// leadership, and while the same update with another guard is in progress. The request
-	// has changed nothing; it can be retried.
+	// ErrBusy is returned while the cluster is overloaded, while the leader transfers its leadership, and
+	// while the same update is in progress as an update of another leadership, or of none. The request has
+	// changed nothing; it can be retried.
 	ErrBusy = errors.New("the peer cannot serve the request now")
 	// ErrTooManyIDs is returned if the maximum number of IDs is within the deduplication
 	// window (raftlog.Config.MaxRequestIDs). Nothing was applied. The peers do not discard

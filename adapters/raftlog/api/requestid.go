@@ -24,9 +24,9 @@ var ErrRequestIDSyntax = errors.New("not a request ID")
 // millisecond are equal is 2^-80.
 func NewRequestID() RequestID { return RequestIDAt(time.Now()) }
 
-// RequestIDAt returns a new ID with time t, which must be in the years 1970 to 10889. Programs with
-// a separate clock should use it for their IDs; the log compares them with the clocks of
-// its leaders.
+// RequestIDAt returns a new ID with time t, which must be in the years 1970 to 10889. It is meant for
+// programs that do not use the clock of the system. The log compares the times of IDs with the clocks of its
+// leaders.
 func RequestIDAt(t time.Time) RequestID {
 	var id RequestID
 	rand.Read(id[6:])

@@ -82,7 +82,8 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 		}
 		maybeApplied = maybeApplied || errors.Is(err, api.ErrUnknownOutcome)
 		fail := func(err error) error {
-			// ErrRequestIDReused means that no attempt has been or will be applied.
+			// ErrRequestIDReused means that the ID belongs to other data, so that no attempt has been or will
+			// be applied.
 			if maybeApplied && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
 				err = fmt.Errorf("%w of an earlier attempt: %w", api.ErrUnknownOutcome, err)
 			}
@@ -124,7 +125,7 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 		if cause := c.sleep(ctx, c.randomPause()); cause != nil {
 			return fail(fmt.Errorf("%w; the last attempt: %w", cause, err))
 		}
-		// Try the leader next, which another call may have found.
+		// Try the leader next, if it is known: another call may have found it in the meantime.
 		if leader := c.leader(); leader != (api.Peer{}) && leader != peer {
 			peer = leader
 		} else {

@@ -25,9 +25,9 @@ const (
 type Config struct {
 	// Cluster is the name of the cluster.
 	Cluster string
-	// Peers are the initial peers to contact, at least one. The client learns the other
-	// peers from them. A peer whose ID is unknown needs only an address. Peers are also
-	// retried later, after the known members.
+	// Peers are the initial peers to contact, at least one. The client learns the other peers from them. A
+	// peer whose ID is unknown needs only an address. Calls also try Peers later, after the members that the
+	// client knows.
 	Peers []api.Peer
 	// Secret is the secret of clients, raftlog.Config.ClientSecret, with at least 16 bytes. The
 	// secret of peers is not accepted. One of Secret, TLS and Insecure is required; TLS can be

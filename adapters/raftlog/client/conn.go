@@ -34,7 +34,8 @@ func (k *conn) closedErr() error {
 }
 
 // connectedCaller returns a caller with a connection to p. It dials a peer at most once within half of
-// RetryPause. If the last attempt is not that old and has failed, connectedCaller returns its error.
+// RetryPause. If an attempt that started within this time has failed, or its connection has ended,
+// connectedCaller returns that error.
 func (c *Client) connectedCaller(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 	c.mu.Lock()
 	k := c.conns[p]

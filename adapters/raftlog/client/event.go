@@ -18,8 +18,8 @@ const (
 	// receiver has read the Data completely or closed it. Reading fails if the connection
 	// is lost; then the snapshot is delivered again.
 	EventSnapshot
-	// EventFresh reports that all entries were delivered that are known to a peer with
-	// recent contact to a leader that has a majority. It is not repeated before the next
+	// EventFresh reports that all entries that the peer knows to be committed were delivered, and that the
+	// peer has had recent contact with a leader that has a majority. It is not repeated before the next
 	// EventStale.
 	EventFresh
 	// EventStale follows an EventFresh and reports that there may be newer entries. Err is

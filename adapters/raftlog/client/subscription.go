@@ -55,14 +55,14 @@ type Subscription struct {
 	keepaliveTimeout time.Duration
 
 	// The following fields belong to the goroutine of the subscription.
-	next            uint64            // index of the next entry
+	next            uint64            // the index of the next entry to deliver
 	peer            api.Peer          // the peer that sends the events
 	fresh           bool              // EventFresh was delivered, and no EventStale after it
 	rejected        map[api.Peer]bool // the peers that have rejected the client
-	attemptedAt     time.Time         // start of the last attempt
+	attemptedAt     time.Time         // the time at which the last attempt started
 	leader          api.Peer          // the leader according to the peer
 	leaderlessSince time.Time         // the time at which the peer lost its leader; zero if the peer has a leader
-	lastErr         error             // error of the last attempt; nil after the peer has answered
+	lastErr         error             // the error of the last attempt to read from a peer; nil after a peer has answered
 
 	err error // the reason why the subscription has ended; set before ended is closed
 }
@@ -158,7 +158,7 @@ func (s *Subscription) readPeers() error {
 			c.forgetLeader(s.peer)
 			c.requestRefresh()
 		}
-		// Start at most one attempt in each pause.
+		// Start the next attempt at least a random pause after the start of this one.
 		if c.sleep(s.ctx, c.randomPause()-time.Since(s.attemptedAt)) != nil {
 			return s.endError()
 		}
@@ -327,7 +327,8 @@ func (d *snapshotData) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the data once. After that, the goroutine of the subscription owns the data.
+// Close closes the data, unless all data was read, a read has failed, or Close was called before: in these
+// cases the goroutine of the subscription already uses or closes the connection.
 func (d *snapshotData) Close() (err error) {
 	d.once.Do(func() {
 		err = d.ReadCloser.Close()

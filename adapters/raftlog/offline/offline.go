@@ -42,8 +42,8 @@ type Owner struct {
 	Peer string `json:"peer"`
 }
 
-// ReadOwner returns the owner of a peer's directory. The error wraps io/fs.ErrNotExist if dir is not
-// the directory of a peer, and [ErrDirectory].
+// ReadOwner returns the owner of a peer's directory. The error wraps io/fs.ErrNotExist if dir is not the
+// directory of a peer, or [ErrDirectory].
 func ReadOwner(dir string) (Owner, error) {
 	o, err := identity.ReadOwner(disk.OS(dir))
 	switch {

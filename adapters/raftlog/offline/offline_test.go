@@ -178,7 +178,7 @@ func TestDirectory_DamagedFilesDoNotPanic(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(damaged, offline.LogDir), 0o700))
 	for i := range 300 {
 		content := slices.Clone(contents[i%len(contents)])
-		for range i / len(contents) % 4 { // the first iterations damage nothing
+		for range i / len(contents) % 4 { // change 0 to 3 bits
 			content[random.IntN(len(content))] ^= byte(1 << random.IntN(8))
 		}
 		for _, name := range []string{"peer.json", offline.SnapshotName, filepath.Join(offline.LogDir, filepath.Base(segments[0]))} {

@@ -45,7 +45,7 @@ type Snapshot struct {
 	PruneIndex uint64 `json:"pruneIndex"`
 	// Skipped contains the indexes of updates in the peer's log that were not applied.
 	Skipped []uint64 `json:"skipped,omitempty"`
-	// Elections contains the elections.
+	// Elections contains the elections that have candidates or have ended.
 	Elections []Election `json:"elections,omitempty"`
 }
 
