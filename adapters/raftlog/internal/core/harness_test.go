@@ -48,8 +48,8 @@ type peer struct {
 	self    api.Peer
 	core    *Core
 	log     *memoryLog
-	replica *replica.State // the replica with which the current process was started
-	skew    time.Duration  // how far the wall clock of this peer is wrong
+	replica *replica.State // the replica from which the current process was started
+	skew    time.Duration  // how far the wall clock of this peer is ahead of the virtual time
 
 	down        bool
 	blocked     bool // whether the state machine applies nothing

@@ -6,8 +6,9 @@ import (
 	"log/slog"
 )
 
-// logger implements raft.Logger for the engine. It discards debug messages, logs informational messages and
-// warnings one level lower, and panics with a Fault where the engine calls Fatal or Panic.
+// logger implements raft.Logger for the engine. It discards debug messages. It logs the engine's informational
+// messages at the level Debug and its warnings at the level Info. It panics with a Fault where the engine
+// calls Fatal or Panic.
 type logger struct{ log *slog.Logger }
 
 func (l logger) logMessage(level slog.Level, text string) {

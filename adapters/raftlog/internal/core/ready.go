@@ -43,9 +43,9 @@ func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.change.cancelChange(c)
 		c.expiry.resetExpiry()
 		c.admission.learnerEntry, c.transfer = api.RequestID{}, transfer{}
-		// The next leader may remove the candidates of this peer without waiting. This peer does not
-		// vote for the next leader for an election timeout, so that its own candidates have time to
-		// stop.
+		// Discard the lease, because the next leader may remove the candidates of this peer without waiting.
+		// Setting followedAt keeps this peer from voting for the next leader for an election timeout
+		// (holdsVote), so that its own candidates have time to stop.
 		c.lease.discardLease()
 		c.followedAt = c.now()
 	}
@@ -191,9 +191,9 @@ func (c *Core) applyCommitted(m *raftpb.Message) {
 	}
 }
 
-// passToStateMachine passes an entry to the state machine. left is the number of entries that are
-// passed, this one included. The call must precede everything else that follows from the entry, because
-// the engine may then request a snapshot, which includes the entry.
+// passToStateMachine passes an entry to the state machine. left is the number of entries that the caller still
+// passes, including this one. The caller must call it before it handles any other effect of the entry: the
+// engine may then request a snapshot, which must include the entry.
 func (c *Core) passToStateMachine(o replica.Outcome, left int) {
 	c.backlog.add(o.Index, len(o.Data))
 	n := len(c.output.Apply)

@@ -19,8 +19,8 @@ import (
 // A stalled peer still votes, and stores the entries that it can. If the disks of a majority are stalled,
 // nothing is committed, and no peer is considered as stalled.
 type stallDetector struct {
-	confirmed uint64        // the newest index that a leader has sent in reply to a lease request
-	target    uint64        // the committed index that this peer must apply, so that it is not stalled
+	confirmed uint64        // the greatest commit index in the leaders' replies to lease requests
+	target    uint64        // the commit index that this peer must apply in time; otherwise it is stalled
 	reachedAt time.Duration // when checkStall last found that this peer had applied target
 	stalled   bool
 }
