@@ -168,7 +168,7 @@ type segmentContent struct {
 	headerNumber uint64 // the number of the header record
 	chain        uint32 // the checksum of the previous segment, according to the header
 	end          position
-	offsets      []uint32 // the offsets of the valid entries in the segment
+	offsets      []uint32 // the offsets in the segment of those entries that no later batch of the segment replaces
 	last         uint64   // the index of the last entry; one less than the first index if there is no entry
 	terms        termRuns
 	state        hardState // the last hard state, with the maximum of all commit indexes in the segment
@@ -350,7 +350,7 @@ func (l *Log) repair(replaced []string) error {
 		switch err := s.file.Allocate(l.options.SegmentSize); {
 		case err == nil:
 			s.size = l.options.SegmentSize
-		case !disk.IsFull(err): // on a full disk, the active segment stays sealed
+		case !disk.IsFull(err): // a full disk is no error here: the active segment then has no free space
 			return err
 		}
 	}

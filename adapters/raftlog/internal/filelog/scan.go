@@ -30,8 +30,8 @@ type Record struct {
 	Kind   RecordKind
 	File   string
 	Offset int64
-	End    int64 // the offset after all elements that were written together with this one
-	// Number is the number of the record on disk that contains the element. All elements of a batch,
+	End    int64 // the offset in the file after the record that contains this element
+	// Number is the number of the record on disk that contains the element. All elements of a batch, which are
 	// its hard state and its entries, have the same number.
 	Number    uint64
 	Index     uint64            // the index of an entry or a compaction mark
@@ -158,7 +158,8 @@ func History(fsys disk.FS, dir string, visit func(r Record, committed bool) erro
 	return h.extent, err
 }
 
-// history selects the valid entries of a log from its elements, and reports them in order.
+// history selects the valid entries among the elements of a log, and passes them to visit in the order of
+// their indexes.
 type history struct {
 	visit   func(Record, bool) error
 	stopped bool // whether visit has returned an error

@@ -137,7 +137,8 @@ func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 	return es, nil
 }
 
-// Sum returns a checksum of the state, without Skips. Equal states have equal checksums.
+// Sum returns a checksum of the state without Skips, which may differ between peers. Equal states have equal
+// checksums.
 func (s *State) Sum() uint64 {
 	h := fnv.New64a()
 	h.Write(s.appendRecord(nil, nil))

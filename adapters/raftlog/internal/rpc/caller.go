@@ -109,7 +109,7 @@ func (c *Caller) receiveReplies() error {
 		}
 		signal(c.frameReceived)
 		if len(frame) == 0 {
-			continue // the server answers a ping by an empty frame
+			continue // an empty frame is the server's answer to a ping
 		}
 		if err := c.dispatchReply(frame); err != nil {
 			return err
@@ -212,9 +212,8 @@ func (c *Caller) sendRequest(ctx context.Context, k *call) error {
 	return nil
 }
 
-// abandon stops waiting for the reply to a call, and cancels the call on the server. It returns inTime
-// = false if the reply has already arrived, and sent = true if the server may have received the
-// request.
+// abandon stops waiting for the reply to a call, and cancels the call on the server. inTime is false if the
+// reply has already arrived. sent is true if the server may have received the request.
 func (c *Caller) abandon(k *call) (inTime, sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
