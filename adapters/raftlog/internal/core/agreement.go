@@ -128,7 +128,7 @@ func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 		case p.index == 0:
 		case p.index <= c.replica.Index:
 			a.compareSum(c, from, k, p)
-		case k.waiting[i].index == 0: // keep an older one: a slow peer would never reach the newest index
+		case k.waiting[i].index == 0: // do not replace a waiting checksum: a slow peer would never reach its entry
 			k.waiting[i] = p
 		}
 	}

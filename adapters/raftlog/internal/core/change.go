@@ -27,7 +27,7 @@ import (
 //     have Cnew and do not know that it is committed need a majority of both configurations.
 type membershipChange struct {
 	pending       *pendingChange
-	final         api.RequestID // the ID of the Final entry, until that entry is applied
+	final         api.RequestID // the ID of the entry that writes Cnew (replica.Final), until that entry is applied
 	finalAt       time.Duration // when this leader proposed the Final entry
 	settleAgain   time.Duration // when to propose a Settled entry again; 0 if this leader has proposed none
 	handOverUntil time.Duration // until when this leader waits for another leader to write Cnew; 0 if it does not wait
@@ -209,8 +209,8 @@ func (p *pendingChange) proposeJoint(c *Core) {
 	}
 }
 
-// proposeFinal proposes Cnew. A leader that is not one of the new voters first hands over to one of
-// them.
+// proposeFinal proposes the entry that writes Cnew, the configuration of only the new voters. A leader that
+// is not one of them first tries to hand over to one of them.
 func (x *membershipChange) proposeFinal(c *Core, now time.Duration) {
 	if !slices.ContainsFunc(c.replica.Members.Voters, func(p replica.Peer) bool { return p.Raft == c.self }) {
 		if x.handOverUntil == 0 {
@@ -231,7 +231,8 @@ func (x *membershipChange) proposeFinal(c *Core, now time.Duration) {
 	}
 }
 
-// configApplied takes the next step of the change after one of its Config entries is applied.
+// configApplied takes the next step of the change after a Config entry, which changes the members, was
+// applied.
 func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	if o.ID == x.final {
 		x.final = api.RequestID{}
@@ -251,7 +252,8 @@ func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	}
 }
 
-// proposeSettled proposes a Settled entry, which confirms that Cnew is in effect.
+// proposeSettled proposes a Settled entry, which confirms that Cnew is in effect, at most once in an
+// election timeout.
 func (x *membershipChange) proposeSettled(c *Core, now time.Duration) {
 	if now < x.settleAgain {
 		return
@@ -261,8 +263,8 @@ func (x *membershipChange) proposeSettled(c *Core, now time.Duration) {
 	}
 }
 
-// handleSettled replies to the callers of the change if o is the outcome of the Settled entry of this
-// change.
+// handleSettled replies to the callers that wait for the change if o is the outcome of the Settled entry of
+// this change.
 func (x *membershipChange) handleSettled(c *Core, o replica.Outcome) {
 	m := c.replica.Members
 	if m.Settled != o.Index {

@@ -120,7 +120,7 @@ type Core struct {
 	senders    senders
 	peerClocks peerClocks
 	admission  admission
-	moves      map[uint64]time.Duration // when this leader last proposed a Move entry for each peer
+	moves      map[uint64]time.Duration // when this leader last proposed the new address of each peer, in a Move entry
 	transfer   transfer
 	cutOff     cutOff
 	candidates candidates
@@ -129,7 +129,7 @@ type Core struct {
 	notices    notices
 	succession succession
 
-	removed *api.Membership // the members of the cluster, if it has removed this peer
+	removed *api.Membership // the members of the cluster if it has removed this peer; otherwise nil
 }
 
 // position identifies an entry of the log by its index and term.

@@ -14,7 +14,7 @@ import (
 // peer makes such a transfer only rarely.
 type cutOff struct {
 	voter        uint64
-	since, last  time.Duration // when the first and the last passed-on announcement of the voter arrived
+	since, last  time.Duration // when the first and last announcement of an uninterrupted series of the voter arrived
 	handedOver   bool
 	handedOverAt time.Duration // when this peer last transferred leadership because of a cut-off voter
 }

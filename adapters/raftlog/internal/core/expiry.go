@@ -104,10 +104,10 @@ func (x *expiry) proposeExpire(c *Core, peer uint64) {
 	}
 }
 
-// mayRestart reports whether every lease that was valid when an election ended has expired. A lease
-// that was granted after the end does not let a candidate lead that election (leadershipDeadline in
-// package raftlog). If this leader does not know when it applied the end, it has applied it before its
-// term.
+// mayRestart reports whether every lease that was valid when an election ended has expired. A lease that was
+// granted after the end does not let a candidate lead that election (leadershipDeadline in package raftlog).
+// If this leader does not know when it applied the end, it applied the end before its term, so mayRestart
+// takes the start of the term instead.
 func (x *expiry) mayRestart(c *Core, election string) bool {
 	ended, known := x.ended[election]
 	if !known {
@@ -141,7 +141,8 @@ func (x *expiry) proposeForget(c *Core) {
 	}
 }
 
-// handleControl updates the records of the leader about elections and peers after a Control entry was applied.
+// handleControl updates the records of the leader about elections and peers after a Control entry, which
+// contains a replica.Op, was applied.
 func (x *expiry) handleControl(c *Core, o replica.Outcome) {
 	if o.Election != "" {
 		_, known := x.ended[o.Election]

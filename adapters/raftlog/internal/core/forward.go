@@ -100,7 +100,7 @@ func (p *proposals) failForwardedChanges(c *Core) {
 	}
 }
 
-// failOverdueForwards fails requests to which the leader has not replied in time.
+// failOverdueForwards fails forwarded requests to which the leader has not replied before their deadlines.
 func (p *proposals) failOverdueForwards(c *Core, now time.Duration) {
 	for _, seq := range sortedKeys(p.forwarded) {
 		if r := p.forwarded[seq]; now >= r.deadline {

@@ -272,8 +272,8 @@ func (p *peer) handleOutput() {
 	}
 }
 
-// possibleLeaders returns the candidates that may lead an election according to the leases and the
-// replicas of their own peers.
+// possibleLeaders returns the candidates that may lead an election: the lease of a candidate's peer is
+// valid, and the candidate is the head of the queue according to the replica of that peer.
 func (h *harness) possibleLeaders(election string) (holders []string) {
 	for _, p := range h.peers {
 		if p.down || p.core.Status().Lease <= h.now {

@@ -36,7 +36,7 @@ import (
 type lease struct {
 	length   time.Duration
 	until    time.Duration // when the lease expires; 0 if this peer has no lease
-	nonce    uint64        // identifies this process in lease requests
+	nonce    uint64        // a random number, by which this process ignores replies to an earlier process
 	seq      uint64        // the number of the last lease request
 	requests map[uint64]leaseRequest
 	granted  []grant // the replies whose index this peer has not applied yet

@@ -26,7 +26,7 @@ func (l logger) Fatalf(f string, v ...any)   { panic(Fault{fmt.Errorf("raft: "+f
 func (l logger) Panic(v ...any)              { panic(Fault{fmt.Errorf("raft: %s", fmt.Sprint(v...))}) }
 func (l logger) Panicf(f string, v ...any)   { panic(Fault{fmt.Errorf("raft: "+f, v...)}) }
 
-// Infof formats the message only if its level is enabled, because the engine calls Infof often.
+// Infof formats the message only if it will be logged, because the engine calls Infof often.
 func (l logger) Infof(f string, v ...any) {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
 		l.logMessage(slog.LevelDebug, fmt.Sprintf(f, v...))

@@ -26,7 +26,7 @@ type notice struct {
 	since   time.Duration // when the leader passed the message to delayMessage
 }
 
-// noticeDelay is the maximum time by which the leader delays a notice.
+// noticeDelay is the maximum time by which the leader delays a message without entries.
 const noticeDelay = time.Millisecond
 
 // delayMessage decides whether to delay a message of the leader, and reports whether it has delayed the

@@ -105,7 +105,7 @@ type CreateSnapshot struct {
 	Members     uint64 // the index of the last membership change that the snapshot contains
 }
 
-// Reply is the reply to a [Request].
+// Reply is the reply to a [Request], or to a call of Read or ReadReplica.
 type Reply struct {
 	Token uint64
 	Index uint64

@@ -265,9 +265,10 @@ func (p *proposals) acceptRestart(c *Core, q queuedRequest) bool {
 	return false
 }
 
-// flushBatch proposes the batch to the engine, as one message. While the disk writes, requests wait in
-// the batch for each other, because a few large writes and messages are faster than many small ones.
-// The request of a single client never waits.
+// flushBatch proposes the batch to the engine, as one message, unless it waits for more requests: while
+// maxWritesInFlight Writes are in flight, requests are collected up to the limits of a batch, because a few
+// large writes and messages are faster than many small ones. A client that waits for each reply is not
+// delayed, because it causes no more than one Write at a time.
 func (p *proposals) flushBatch(c *Core) {
 	if len(p.batch) == 0 || c.writesInFlight >= maxWritesInFlight && len(p.batch) < maxBatch && p.bytes < maxBatchBytes {
 		return

@@ -50,8 +50,8 @@ func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.followedAt = c.now()
 	}
 	if state != raft.StateFollower && (state != c.state || term != c.term) {
-		// Discard the lease that the previous leader has granted, because the next leader may expire
-		// silent peers while that lease would still be valid.
+		// This peer asks for votes or has become the leader. Discard the lease that the previous leader has
+		// granted, because the next leader may expire silent peers while that lease would still be valid.
 		c.lease.discardLease()
 	}
 	elected := state == raft.StateLeader && (!led || term != c.term)
@@ -240,7 +240,7 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 			c.proposals.becomeReady(c)
 			c.expiry.expireFormerLeader(c)
 		}
-		c.lease.requestLease(c, c.now()) // a leader that is ready replies without waiting for the next heartbeat
+		c.lease.requestLease(c, c.now()) // now, and not with the next heartbeat: the leader of this term can reply
 	case api.KindControl:
 		c.expiry.handleControl(c, o)
 		c.change.handleSettled(c, o)

@@ -25,8 +25,8 @@ type stallDetector struct {
 	stalled   bool
 }
 
-// stallTimeouts is the number of election timeouts after which a peer considers itself as stalled. A
-// shorter stall of a disk causes no election.
+// stallTimeouts is the number of election timeouts after which a peer that does not make progress considers
+// itself as stalled. A disk that stalls for less time causes no election.
 const stallTimeouts = 3
 
 func (s *stallDetector) checkStall(c *Core, now time.Duration) {

@@ -129,7 +129,7 @@ func (id segmentID) headChecksum(b []byte, offset int64) uint32 {
 	return crc32.Checksum(s[:], castagnoli)
 }
 
-// recordChecksum returns the checksum of the record in b. The checksum depends on that of the previous record,
+// recordChecksum returns the checksum of the record in b. It depends on the checksum of the previous record,
 // so that a missing record is detected.
 func recordChecksum(b []byte, previous uint32) uint32 {
 	var s [24]byte

@@ -81,8 +81,9 @@ type segment struct {
 	// count is the number of valid entries in both cases.
 	offsets []uint32
 	count   int
-	// readers counts the goroutines that are reading the file. A goroutine increments it while it holds
-	// Log.mu and the segment is in Log.segments.
+	// readers counts the goroutines that are reading the file, so that the writer closes the file only when
+	// no goroutine reads it. A goroutine increments readers while it holds Log.mu and the segment is in
+	// Log.segments.
 	readers sync.WaitGroup
 }
 
@@ -192,8 +193,9 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return all, nil
 }
 
-// readPart returns some of the entries from lo to hi-1 in a new slice, and the log's generation at the
-// time of reading. It reads at most about budget bytes.
+// readPart returns the first of the entries from lo to hi-1, at least one if lo < hi, in a new slice. It
+// reads at most about budget bytes from the disk. It also returns the log's generation at the time of
+// reading.
 func (l *Log) readPart(lo, hi, budget uint64) ([]*raftpb.Entry, uint64, error) {
 	l.mu.RLock()
 	generation := l.generation

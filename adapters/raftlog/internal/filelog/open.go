@@ -258,8 +258,8 @@ func (c *segmentContent) addBatch(first uint64, r *record) error {
 	})
 }
 
-// continuesWith reports whether the next segment begins where the previous segment ended, which is at
-// p. number and chain are from the header of the next segment.
+// continuesWith reports whether the next segment continues the segment whose records end at p. number and
+// chain are from the header of the next segment.
 func (p position) continuesWith(number uint64, chain uint32) bool {
 	return number == p.number+1 && chain == p.chain
 }

@@ -152,7 +152,7 @@ func History(fsys disk.FS, dir string, visit func(r Record, committed bool) erro
 	if h.stopped {
 		return h.extent, err
 	}
-	if rest := h.reportAll(); err == nil { // report the entries before damage as well
+	if rest := h.reportAll(); err == nil { // also report the entries before damage or the end
 		err = rest
 	}
 	return h.extent, err
@@ -164,7 +164,7 @@ type history struct {
 	visit   func(Record, bool) error
 	stopped bool // whether visit has returned an error
 	extent  Extent
-	newest  Record   // the entry that was last passed to visit
+	newest  Record   // the last committed entry that was passed to visit
 	pending []Record // the entries after newest, which later entries may still replace
 	batch   uint64   // the number of the current batch record
 }
@@ -196,7 +196,7 @@ func (h *history) addEntry(r Record) error {
 		if r.Index == h.newest.Index && r.Term != h.newest.Term {
 			return corrupt(r.File, r.Offset, "entry %d of term %d replaces a committed entry of term %d", r.Index, r.Term, h.newest.Term)
 		}
-		return nil // the log contains this entry twice
+		return nil // the committed entry was appended again
 	}
 	if h.extent.First == 0 {
 		h.extent.First = r.Index

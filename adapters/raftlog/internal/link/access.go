@@ -142,7 +142,7 @@ func alternativeNames(c *x509.Certificate) []string {
 // role, and accepts all of them.
 type secrets struct{ peers, clients [][]byte }
 
-// ofRole returns the secrets of peers if peer is true, and those of clients otherwise.
+// ofRole returns the secrets of peers if peer is true, and the secrets of clients otherwise.
 func (s secrets) ofRole(peer bool) [][]byte {
 	if peer {
 		return s.peers

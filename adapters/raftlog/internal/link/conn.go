@@ -26,8 +26,10 @@ const (
 	// maxWrite is the maximum number of bytes of one write, to which the write timeout applies. So a
 	// slow connection that makes progress does not fail.
 	maxWrite = 256 << 10
-	// firstAllocation is the number of bytes that are allocated for a frame before any of its bytes has
-	// arrived. firstReserved replaces it on a connection with FrameLimits.Reserve.
+	// firstAllocation is the number of bytes that ReadFrame allocates for a frame before any of its bytes has
+	// arrived, so that a process cannot occupy much memory by sending only the length of a frame. If
+	// FrameLimits.Reserve is set, it is firstReserved for frames up to FrameLimits.Free, and skippedHead for
+	// larger ones.
 	firstAllocation = 1 << 20
 	firstReserved   = 4 << 10
 	// framePart is the size of the parts of a frame to which FrameLimits.Stall applies.

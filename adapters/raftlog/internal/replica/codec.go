@@ -91,7 +91,7 @@ func decodeMembers(d *wire.Decoder) Members {
 	return m
 }
 
-// decodeString decodes a string, which may be as long as the rest of the record.
+// decodeString decodes a string, whose length is limited only by the remaining bytes of the record.
 func decodeString(d *wire.Decoder) string { return d.String("text", uint64(len(d.B))) }
 
 func (es *Elections) append(b []byte) []byte {

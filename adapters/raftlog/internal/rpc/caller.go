@@ -45,8 +45,8 @@ type reply struct {
 
 func (k *call) messageKind() byte { return k.request.frame[0] }
 
-// changesState reports whether the call proposes an update or changes the peers. The outcome of such a
-// call can be unknown.
+// changesState reports whether the call proposes an update or changes the peers. If no reply arrives, the
+// outcome of such a call is unknown.
 func (k *call) changesState() bool {
 	return k.messageKind() == msgPropose || k.messageKind() == msgChangePeers
 }
@@ -157,10 +157,10 @@ func (c *Caller) dispatchReply(frame []byte) error {
 	return err
 }
 
-// Alive returns an error if the connection has ended or the server does not answer. It returns
-// immediately if no calls are pending or a frame has arrived since the previous call of Alive.
-// Otherwise it sends a ping. If ctx ends before a frame arrives, Alive closes the connection, unless a
-// message is being written, which has its own timeout. Only one goroutine may call Alive.
+// Alive returns an error if the connection has ended or the server does not answer. It returns immediately
+// if no calls are pending, if a frame has arrived since the previous call of Alive, or while a message is
+// being written, which has its own timeout. Otherwise it sends a ping. If ctx ends before a frame arrives,
+// Alive closes the connection, unless a message is being written by then. Only one goroutine may call Alive.
 func (c *Caller) Alive(ctx context.Context) error {
 	c.mu.Lock()
 	idle := len(c.calls) == 0

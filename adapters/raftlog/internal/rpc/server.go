@@ -246,8 +246,8 @@ const silenceLimit = 20 * time.Second
 
 var errClientSilent = errors.New("the client has sent nothing for too long")
 
-// cancelIfSilent cancels a call if the client sends no frame between two checks. It returns then, or
-// when ctx is done.
+// cancelIfSilent calls cancel if the client sends no frame within silenceLimit. It returns then, or when ctx
+// is done.
 func (v *callServer) cancelIfSilent(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(silenceLimit)
 	defer ticker.Stop()

@@ -309,7 +309,7 @@ func (c *checker) checkHolder(p *peer) {
 		last := c.holders[name]
 		switch {
 		case last == held:
-		case held.token > last.token: // the candidate may have expired and joined again in between
+		case held.token > last.token: // a later leadership, possibly of the same candidate
 			c.h.tracef("%s: leads %s with %v", p.ID, name, held)
 			c.counts["holders"]++
 			c.holders[name] = held

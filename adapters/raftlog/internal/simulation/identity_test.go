@@ -180,7 +180,7 @@ func (h *harness) loseVoterDirectory() {
 	p.loseDirectory()
 	if p.isFounder() {
 		p.createFounder(p.seeds)
-	} else if p.createFromSnapshot(l, p.seeds) { // Open of a node creates the data in the same way
+	} else if p.createFromSnapshot(l, p.seeds) { // raftlog.Open also creates the data of a joining peer from a snapshot
 		p.stopPermanently("the snapshot contains its vote")
 		return
 	}

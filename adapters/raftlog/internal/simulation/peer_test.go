@@ -67,7 +67,7 @@ func (h *harness) newPeer() *peer {
 	}
 	p.instance = fmt.Sprintf("%x", h.rand.Uint64())
 	if h.maxIDs > 0 {
-		p.maxIDs = h.maxIDs + h.rand.IntN(h.maxIDs) // each peer has another limit, because the leader applies only its own
+		p.maxIDs = h.maxIDs + h.rand.IntN(h.maxIDs) // the limits differ, because a leader applies only its own limit
 	}
 	h.nextPeer++
 	h.peers = append(h.peers, p)
@@ -106,7 +106,7 @@ func (p *peer) start() {
 		return
 	}
 	tables.Disabled = h.disabled
-	if l := h.leader(); p.learner && l != nil { // as an operator would configure the current voters
+	if l := h.leader(); p.learner && l != nil { // configure the current voters, as an operator would
 		p.seeds = l.core.Replica().Members.Membership().Voters
 	}
 	p.outcomes = nil
@@ -149,7 +149,7 @@ func (p *peer) runInput(f func()) {
 	default:
 		p.core.SetFreeSpace(p.appender.FreeSpace(), p.waitingForSpace)
 		f()
-		if p.up && !p.h.randomBool(0.05) { // otherwise leave this output to the next input
+		if p.up && !p.h.randomBool(0.05) { // sometimes handle the output only after the next input
 			p.handleOutput()
 		}
 	}
