@@ -6,8 +6,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// proposeMove proposes an entry with the new address of a member, at most once in an election timeout. If
-// the entry is lost, the member announces its address again.
+// proposeMove proposes an entry that records the new address of a member, at most once in an election timeout.
+// If the entry is lost, the member announces its address again, so that a leader proposes it again.
 func (c *Core) proposeMove(p replica.Peer, addr string) error {
 	if p.Addr == addr {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// addressOf returns the address of a member of the cluster according to the replica of peer p.
+// addressOf returns the address of the member with the given ID, according to the replica of p.
 func (p *peer) addressOf(id string) string {
 	m, _ := p.core.Replica().Members.FindID(id)
 	return m.Addr

@@ -19,13 +19,13 @@ import (
 // admission announces this peer to the leader. On the leader, admission adds announced peers that are
 // not members as learners, and removes learners that have been silent for long.
 type admission struct {
-	nonce    uint64 // identifies this process in its announcements
-	welcomed bool   // whether a leader has replied to this process
+	nonce    uint64 // a random number, by which this process ignores replies to announcements of an earlier process
+	welcomed bool   // whether a leader has accepted an announcement of this process
 
-	rejected   string        // why the leader did not accept the last announcement
+	rejected   string        // the reason that the leader gave when it rejected the last announcement
 	rejectedAt time.Duration // the time at which rejected was last logged
 
-	learnerEntry     api.RequestID // the ID of the Admit or Dismiss entry that this leader has in flight
+	learnerEntry     api.RequestID // the ID of this leader's Admit or Dismiss entry that is not applied yet, or zero
 	learnerEntryAt   time.Duration
 	active           map[uint64]time.Duration // the time at which each learner was last active
 	absenceCheckedAt time.Duration
@@ -62,7 +62,7 @@ func decodeAnnouncement(body []byte) (announcement, error) {
 type welcome struct {
 	nonce     uint64
 	term      uint64
-	match     uint64 // the index of the newest entry that the receiver has acknowledged to the leader
+	match     uint64 // the index of the newest entry that the receiver has acknowledged to this leader
 	instances map[string]string
 }
 
@@ -78,7 +78,8 @@ func decodeWelcome(body []byte) (welcome, error) {
 	return w, d.End()
 }
 
-// appendInstances appends instances sorted by peer ID, so that equal maps have equal encodings.
+// appendInstances appends the encoding of instances to b. It sorts them by peer ID, so that equal maps have
+// equal encodings.
 func appendInstances(b []byte, instances map[string]string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(instances)))
 	for _, id := range slices.Sorted(maps.Keys(instances)) {
@@ -116,10 +117,11 @@ func (c *Core) outputInstances(instances map[string]string) {
 	}
 }
 
-// sendAnnouncement sends an announcement to the leader, or to all peers if the leader is not known. It
-// repeats the announcement until a leader has replied, while this peer is not a member or its address
-// in the log differs from the configured address, and while no leader sends messages to this peer: the
-// other peers may have removed this peer, which they report only in reply to an announcement.
+// sendAnnouncement, which is called once in each heartbeat interval, sends an announcement to the leader, or
+// to all peers if the leader is not known. It sends none while this peer is the leader, or after a leader has
+// accepted an announcement, as long as the log contains this peer with its configured address and a leader
+// sends messages to it. Without such messages, the other peers may have removed this peer, which they report
+// only in reply to an announcement.
 func (a *admission) sendAnnouncement(c *Core) {
 	self, member := c.replica.Members.Find(c.self)
 	led := c.followedAt != 0 && c.now()-c.followedAt < 2*c.cfg.Election
@@ -241,8 +243,8 @@ func (a *admission) proposeLearner(c *Core, phase replica.Phase, p replica.Peer,
 	return err
 }
 
-// configApplied records that the Admit or Dismiss entry of this leader is applied, so that the leader
-// may propose the next one.
+// configApplied records that the Admit or Dismiss entry of this leader is applied, so that the leader may
+// propose another such entry.
 func (a *admission) configApplied(o replica.Outcome) {
 	if o.ID == a.learnerEntry {
 		a.learnerEntry = api.RequestID{}
@@ -270,7 +272,7 @@ func (a *admission) dismissAbsent(c *Core, now time.Duration) {
 			continue
 		}
 		if !a.isChanging(c) && c.change.pending == nil {
-			// If the engine drops the proposal, dismissAbsent repeats it after an election timeout.
+			// If the engine silently drops the proposal, a later call of dismissAbsent repeats it.
 			_ = a.proposeLearner(c, replica.Dismiss, p, raftpb.ConfChangeRemoveNode)
 		}
 		return // only one change of the configuration can be in progress
@@ -280,7 +282,7 @@ func (a *admission) dismissAbsent(c *Core, now time.Duration) {
 // rejectionInterval is the minimum time between two log messages about the same rejection.
 const rejectionInterval = time.Minute
 
-// receiveRejected logs the reason for which the leader has not accepted the announcement of this peer.
+// receiveRejected logs why the leader has rejected the announcement of this peer.
 func (a *admission) receiveRejected(c *Core, from string, body []byte) error {
 	d := wire.Decoder{B: body}
 	reason := d.String("reason", wire.MaxString)
@@ -294,16 +296,16 @@ func (a *admission) receiveRejected(c *Core, from string, body []byte) error {
 	return nil
 }
 
-// receiveWelcome handles the leader's reply to an announcement that the leader has accepted. A peer
-// that has acknowledged entries which its log does not contain has lost its disk, and with it the votes
-// that it gave. It must not participate under this ID again.
+// receiveWelcome handles the leader's reply to an announcement that the leader has accepted. If this peer has
+// acknowledged entries that its log does not contain, it has lost its disk, and with the disk the record of
+// the votes that it gave. Such a peer must not participate under this ID again.
 func (a *admission) receiveWelcome(c *Core, sender uint64, body []byte) error {
 	w, err := decodeWelcome(body)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
-	// Entries that were acknowledged in another term may have been replaced. Only the leader that this
-	// peer follows knows what this peer has acknowledged in the current term.
+	// Ignore what this peer acknowledged in another term, because a later leader may have replaced those
+	// entries. Only the leader that this peer follows knows what it has acknowledged in the current term.
 	if w.nonce != a.nonce || w.term != c.term || sender != c.lead {
 		return nil
 	}
@@ -313,9 +315,8 @@ func (a *admission) receiveWelcome(c *Core, sender uint64, body []byte) error {
 	return nil
 }
 
-// detectLostLog reports whether the log of this peer does not reach index, although this peer has
-// acknowledged that entry according to a leader. In this case it sets Output.LostLog, so that the peer
-// stops.
+// detectLostLog reports whether the log of this peer ends before index, although a leader says that this peer
+// has acknowledged the entry at index. In this case detectLostLog sets Output.LostLog, so that the peer stops.
 func (c *Core) detectLostLog(index uint64) bool {
 	if index <= c.last.index {
 		return false

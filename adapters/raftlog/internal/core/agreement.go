@@ -19,12 +19,12 @@ type agreement struct {
 	recent [recentPoints]historyPoint // the checksums of the newest entries, by index
 	sparse [sparsePoints]historyPoint // the checksums of every stride-th entry
 	peers  map[uint64]*peerHistory
-	next   uint64 // the smallest index in the waiting fields of all peers; 0 if nothing waits
+	next   uint64 // the smallest index in peerHistory.waiting of all peers; 0 if no checksum waits
 	sentAt time.Duration
 
 	differsAt uint64        // the smallest index at which this peer found a difference; 0 if it found none
-	foundAt   time.Duration // when this peer found the first difference
-	reported  string        // the peers that the last log message about a difference named
+	foundAt   time.Duration // when this peer found a difference while it knew of none
+	reported  string        // the peers in the last log message about a difference, so that it is not repeated
 }
 
 // historyPoint is the checksum of the history up to and including the entry at index.
@@ -32,9 +32,9 @@ type historyPoint struct{ index, sum uint64 }
 
 // peerHistory is the result of comparing the history of this peer with the history of one other peer.
 type peerHistory struct {
-	same    uint64          // the index up to which the histories are known to be equal
+	same    uint64          // the greatest index at which the two checksums were equal
 	differs uint64          // the index at which the histories differ; 0 if this peer knows no difference
-	waiting [2]historyPoint // checksums of entries that this peer has not applied yet
+	waiting [2]historyPoint // received checksums of entries that this peer has not applied yet
 }
 
 const (
@@ -44,15 +44,15 @@ const (
 	// verdictTimeouts is the number of election timeouts for which a peer that has found a
 	// difference waits for the checksums of other peers.
 	verdictTimeouts = 2
-	historySize     = 4 * 8 // the size of the body of a frame, which contains two points
+	historySize     = 4 * 8 // the size in bytes of the body of a frameHistory, which contains two historyPoints
 )
 
 func newAgreement(now time.Duration) agreement {
 	return agreement{peers: map[uint64]*peerHistory{}, sentAt: now}
 }
 
-// recordSum stores the history's checksum at the newest applied entry, and compares it with checksums
-// of other peers that have waited for that entry.
+// recordSum stores the history's checksum at the newest applied entry, and compares it with those checksums of
+// other peers that were received before this peer had applied that entry.
 func (a *agreement) recordSum(c *Core) {
 	p := historyPoint{c.replica.Index, c.replica.History}
 	a.recent[p.index%recentPoints] = p
@@ -74,7 +74,7 @@ func (a *agreement) recordSum(c *Core) {
 	}
 }
 
-// updateNext lowers next to the smallest index in the waiting points of one peer.
+// updateNext lowers a.next to the smallest index in k.waiting, unless a.next is smaller already.
 func (a *agreement) updateNext(k *peerHistory) {
 	for _, w := range k.waiting {
 		if w.index != 0 && (a.next == 0 || w.index < a.next) {
@@ -83,8 +83,8 @@ func (a *agreement) updateNext(k *peerHistory) {
 	}
 }
 
-// sumAt returns the checksum of this peer's history at an index, and false if that checksum is not
-// stored.
+// sumAt returns the checksum of this peer's history at an index. known is false if this peer does not store
+// the checksum at that index.
 func (a *agreement) sumAt(index uint64) (sum uint64, known bool) {
 	if p := a.recent[index%recentPoints]; p.index == index {
 		return p.sum, true
@@ -95,8 +95,8 @@ func (a *agreement) sumAt(index uint64) (sum uint64, known bool) {
 	return 0, false
 }
 
-// encodeSums encodes two checksums of this peer: the newest one, and the newest sparse one, which other
-// peers store for longer.
+// encodeSums encodes two checksums of this peer: the newest one, and the newest in a.sparse. Other peers store
+// the checksums in sparse for longer, so that even a peer that has applied far fewer entries can be compared.
 func (a *agreement) encodeSums(c *Core) []byte {
 	newest := historyPoint{c.replica.Index, c.replica.History}
 	older := a.sparse[c.replica.Index/stride%sparsePoints]
@@ -108,8 +108,8 @@ func (a *agreement) encodeSums(c *Core) []byte {
 	return b
 }
 
-// receiveSums compares the checksums that another peer has sent, or stores them until this peer has
-// applied their entries.
+// receiveSums compares each checksum that another peer has sent, or stores it until this peer has applied its
+// entry.
 func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 	if len(body) != historySize {
 		return fmt.Errorf("%w: the checksums have %d bytes, not %d", errFrame, len(body), historySize)
@@ -128,7 +128,7 @@ func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 		case p.index == 0:
 		case p.index <= c.replica.Index:
 			a.compareSum(c, from, k, p)
-		case k.waiting[i].index == 0: // keep the waiting one, which even a slow peer compares at last
+		case k.waiting[i].index == 0: // do not replace a waiting checksum: a slow peer would never reach its entry
 			k.waiting[i] = p
 		}
 	}
@@ -136,8 +136,9 @@ func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 	return nil
 }
 
-// compareSum compares checksum p of the peer from with this peer's checksum at the same index, if it is stored,
-// and records whether the two histories are equal or differ at that index.
+// compareSum compares the checksum p, which the peer from has sent, with this peer's checksum at the same
+// index, and records whether the two histories are equal at that index. It does nothing if this peer does not
+// store that checksum.
 func (a *agreement) compareSum(c *Core, from uint64, k *peerHistory, p historyPoint) {
 	sum, known := a.sumAt(p.index)
 	switch {
@@ -197,7 +198,7 @@ func (a *agreement) resolveDifference(c *Core) {
 		}
 	}
 	at := a.differsAt
-	a.differsAt = 0 // the next comparison that finds a difference sets differsAt again
+	a.differsAt = 0 // a comparison that finds a difference again sets differsAt again
 	if len(others) == 0 {
 		return
 	}

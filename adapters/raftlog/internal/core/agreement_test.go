@@ -96,8 +96,8 @@ func TestAgreement_TwoPeersStopIfHistoriesDiffer(t *testing.T) {
 	require.Contains(t, faults, second.self.ID)
 }
 
-// TestAgreement_ComparesPeerThatIsFarBehind checks that peers compare histories with a peer that has applied
-// far fewer entries than the others.
+// TestAgreement_ComparesPeerThatIsFarBehind checks that peers also compare histories with a peer that has
+// applied far fewer entries than they have.
 func TestAgreement_ComparesPeerThatIsFarBehind(t *testing.T) {
 	for _, updates := range []int{1, 300, 3000} {
 		h := newHarness(t, 3)

@@ -21,7 +21,7 @@ type backlog struct {
 	dropping bool         // whether this peer drops the entries that the leader appends
 }
 
-// passedLoad is the load of one entry that the state machine has received.
+// passedLoad is the load of the entry at index, which the state machine has received.
 type passedLoad struct {
 	index uint64
 	bytes int
@@ -63,8 +63,8 @@ func (b *backlog) removeThrough(index uint64) {
 // isFull reports whether the backlog of a leader is so large that it must reject updates.
 func (b *backlog) isFull() bool { return b.exceedsLimit(b.limit) }
 
-// dropsAppends decides, by the backlog, whether this peer drops the entries that the leader appends,
-// and logs when the decision changes. A leader never drops entries.
+// dropsAppends reports whether this peer drops the entries that the leader appends. It decides by the size
+// of the backlog, and logs when the decision changes. A leader never drops entries.
 func (b *backlog) dropsAppends(c *Core) bool {
 	if c.state == raft.StateLeader {
 		return false

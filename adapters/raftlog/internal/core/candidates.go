@@ -13,16 +13,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// candidates are the candidates of this process. The process repeats its requests to the leader until
-// the queues in the log agree with them. If the queues contain a candidate of this peer that is not
-// among them, that candidate belongs to an earlier process, or has resigned, and is removed. Only
-// elections that have changed are examined.
+// candidates are the candidates of this process. The process repeats its requests to the leader until the
+// log's queues contain exactly these candidates of this peer. Any other candidate of this peer in a queue
+// belongs to an earlier process, or has resigned, so the process requests its removal. Only elections that
+// have changed are compared.
 type candidates struct {
 	wanted       map[string]map[string]string // the names of the candidates to queue, by election and candidate ID
-	unconfirmed  map[candidateKey]struct{}    // the candidates for which the log may differ from wanted
-	tokens       map[candidateKey]uint64      // the fencing tokens of the leaders that are resigning
+	unconfirmed  map[candidateKey]struct{}    // the candidates that must still be compared with the log
+	tokens       map[candidateKey]uint64      // the fencing tokens passed to ResignLeader, until the log agrees
 	reconciledAt time.Duration
-	due          bool // whether reconcileCandidates must act before the next heartbeat
+	due          bool // whether reconcileCandidates must send requests now, and not only with the next heartbeat
 }
 
 type candidateKey struct{ election, candidate string }
@@ -60,8 +60,8 @@ func (c *Core) ResignLeader(election, candidate string, token uint64) {
 	c.RemoveCandidate(election, candidate)
 }
 
-// markElection marks all candidates of this peer in an election that has changed for comparison with
-// the log.
+// markElection marks the candidates of this peer in one election, which has changed, so that
+// reconcileCandidates compares them with the log.
 func (s *candidates) markElection(c *Core, election string) {
 	for candidate := range s.wanted[election] {
 		s.unconfirmed[candidateKey{election, candidate}] = struct{}{}
@@ -73,7 +73,8 @@ func (s *candidates) markElection(c *Core, election string) {
 	}
 }
 
-// markAll marks the candidates of this peer in all elections for comparison with the log.
+// markAll marks the candidates of this peer in all elections, so that reconcileCandidates compares them with
+// the log.
 func (s *candidates) markAll(c *Core) {
 	for election := range s.wanted {
 		s.markElection(c, election)

@@ -27,17 +27,17 @@ import (
 //     have Cnew and do not know that it is committed need a majority of both configurations.
 type membershipChange struct {
 	pending       *pendingChange
-	final         api.RequestID // the ID of the Final entry, until that entry is applied
+	final         api.RequestID // the ID of the entry that writes Cnew (replica.Final), until that entry is applied
 	finalAt       time.Duration // when this leader proposed the Final entry
 	settleAgain   time.Duration // when to propose a Settled entry again; 0 if this leader has proposed none
-	handOverUntil time.Duration // until then, this leader waits for another leader to write Cnew
+	handOverUntil time.Duration // until when this leader waits for another leader to write Cnew; 0 if it does not wait
 }
 
 // pendingChange is a change of the voters that callers have requested from this leader.
 type pendingChange struct {
 	id        api.RequestID
 	voters    []replica.Peer
-	sum       uint32 // a checksum of the voters
+	sum       uint32 // a checksum of the voters, by which a retry with the same ID and other voters is detected
 	waiters   []origin
 	deadline  time.Duration
 	written   bool          // whether this leader has proposed the joint configuration
@@ -52,8 +52,8 @@ const (
 	changeTimeouts = 20
 )
 
-// isWritten reports whether this leader has proposed the joint configuration. No learner can be
-// admitted while the change is in progress.
+// isWritten reports whether this leader has proposed the joint configuration of a change that is not complete.
+// Until the change is complete, no learner can be admitted.
 func (x *membershipChange) isWritten() bool { return x.pending != nil && x.pending.written }
 
 // requestChange handles, as the leader, a request to change the voters: it starts the change, lets the
@@ -101,7 +101,7 @@ func (x *membershipChange) requestChange(c *Core, q queuedRequest) {
 	}
 }
 
-// advanceChange takes the next step of the change in progress, if that step can be taken now.
+// advanceChange takes the next step of the change in progress, unless that step must wait.
 func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	if !c.proposals.ready {
 		return
@@ -116,7 +116,7 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	}
 	p := x.pending
 	if p == nil || p.written && now < p.writtenAt+c.cfg.Election {
-		return // propose the entry again after an election timeout, because the engine may have silently dropped it
+		return // there is no change, or the joint configuration was just proposed, and may be proposed again later
 	}
 	late := p.unreadyVoters(c)
 	err := error(nil)
@@ -130,7 +130,7 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 		return
 	case now < p.deadline:
 		return
-	case p.written: // the joint configuration is in the log, and may still take effect
+	case p.written: // the leader has proposed the joint configuration, which may still take effect
 		err = fmt.Errorf("%w: the change was written but is not in effect, and peers %v are not reachable", api.ErrUnknownOutcome, late)
 	default:
 		err = notReadyError(late)
@@ -139,8 +139,8 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	c.proposals.replyAll(c, p.waiters, 0, err)
 }
 
-// notReadyError returns the error for a change that the leader has not written, because the given new
-// voters are not ready.
+// notReadyError returns the error for a change that the leader has not written, because the new voters late
+// are not ready.
 func notReadyError(late []string) error {
 	return fmt.Errorf("%w: nothing was changed: new peers %v do not answer or have not caught up; start them first and let them join the peers of this cluster",
 		api.ErrBusy, late)
@@ -209,8 +209,8 @@ func (p *pendingChange) proposeJoint(c *Core) {
 	}
 }
 
-// proposeFinal proposes Cnew. A leader that is not one of the new voters first hands over to one of
-// them.
+// proposeFinal proposes the entry that writes Cnew, the configuration of only the new voters. A leader that
+// is not one of them first tries to hand over to one of them.
 func (x *membershipChange) proposeFinal(c *Core, now time.Duration) {
 	if !slices.ContainsFunc(c.replica.Members.Voters, func(p replica.Peer) bool { return p.Raft == c.self }) {
 		if x.handOverUntil == 0 {
@@ -231,7 +231,8 @@ func (x *membershipChange) proposeFinal(c *Core, now time.Duration) {
 	}
 }
 
-// configApplied takes the next step of the change after one of its Config entries is applied.
+// configApplied takes the next step of the change after a Config entry, which changes the members, was
+// applied.
 func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	if o.ID == x.final {
 		x.final = api.RequestID{}
@@ -239,7 +240,8 @@ func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	m := c.replica.Members
 	if p := x.pending; p != nil && p.id == o.ID && o.Skipped() && m.Change != p.id {
 		x.pending = nil
-		// Without an error, this change was completed before another change began.
+		// o.Err is nil if this change had already been completed, and another change followed. Then it has
+		// succeeded.
 		c.proposals.replyWhenApplied(c, result{o.First, o.Err, p.waiters})
 	}
 	if !m.Joint() {
@@ -250,7 +252,8 @@ func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	}
 }
 
-// proposeSettled proposes a Settled entry, which confirms that Cnew is in effect.
+// proposeSettled proposes a Settled entry, which confirms that Cnew is in effect, at most once in an
+// election timeout.
 func (x *membershipChange) proposeSettled(c *Core, now time.Duration) {
 	if now < x.settleAgain {
 		return
@@ -260,8 +263,8 @@ func (x *membershipChange) proposeSettled(c *Core, now time.Duration) {
 	}
 }
 
-// handleSettled replies to the callers of the change if o is the outcome of the Settled entry of this
-// change.
+// handleSettled replies to the callers that wait for the change if o is the outcome of the Settled entry of
+// this change.
 func (x *membershipChange) handleSettled(c *Core, o replica.Outcome) {
 	m := c.replica.Members
 	if m.Settled != o.Index {

@@ -37,7 +37,7 @@ func TestChange_RetryHasNoSecondEffect(t *testing.T) {
 		l := h.leader()
 		r := h.request(l, changeTo(api.RequestIDFrom(at, id, id), numbers...))
 		h.advance(time.Second)
-		if errors.Is(r.Err, api.ErrUnknownOutcome) { // the change has removed the leader
+		if errors.Is(r.Err, api.ErrUnknownOutcome) { // the leader may have been removed
 			return change(id, numbers...)
 		}
 		return r
@@ -87,7 +87,7 @@ func TestChange_IsReportedOnlyWhenDurable(t *testing.T) {
 	}
 	id := api.RequestIDFrom(h.peers[0].Wall(), 3, 3)
 	requested, changed, cut := map[*peer]uint64{}, uint64(0), false
-	h.waitFor("the change is complete", func() bool { // the leader is the first peer that knows of the completion
+	h.waitFor("the change is complete", func() bool { // until the leader knows it
 		for _, p := range h.peers {
 			if p.core.state == raft.StateLeader && requested[p] == 0 {
 				requested[p] = h.propose(p, changeTo(id, 3, 4, 5))
@@ -97,7 +97,7 @@ func TestChange_IsReportedOnlyWhenDurable(t *testing.T) {
 			if r, ok := p.replies[token]; ok && r.Err == nil {
 				changed = r.Index
 			}
-			if !cut && p.core.Replica().Members.Changed != 0 { // for a while, no other peer receives the new configuration
+			if !cut && p.core.Replica().Members.Changed != 0 { // cut off the first peer that applies it
 				cut = true
 				until := h.now + 50*time.Millisecond
 				h.cut = func(from, _ string) bool { return from == p.self.ID && h.now < until }

@@ -56,9 +56,9 @@ func (c *Core) ClockSkew() time.Duration {
 	return ahead[len(ahead)/2]
 }
 
-// handOverIfClockWrong hands over leadership if the wall clock of this leader differs too much from
-// those of most voters. With a wrong clock, the leader would consider all request IDs stale, or too far
-// in the future. It compares the clocks once in each election timeout.
+// handOverIfClockWrong hands over leadership if the wall clock of this leader differs too much from the wall
+// clocks of most voters. With a wrong clock, the leader would consider all request IDs stale, or too far in
+// the future. handOverIfClockWrong compares the clocks once in each election timeout.
 func (k *peerClocks) handOverIfClockWrong(c *Core, now time.Duration) {
 	if !c.proposals.ready || now < k.checkedAt+c.cfg.Election {
 		return
@@ -70,9 +70,9 @@ func (k *peerClocks) handOverIfClockWrong(c *Core, now time.Duration) {
 	}
 }
 
-// entryTime returns the time that a leader writes into entries: the time of its wall clock, or that of
-// most voters if its own clock is wrong. The clock of the log never goes back. So a single entry with a
-// wrong time, even the entry of a hand-over, would make all later request IDs stale.
+// entryTime returns the time that a leader writes into entries: the time of its own wall clock, or the time
+// of most voters' wall clocks if its own clock is wrong. The clock of the log never goes back, so a single
+// entry with a wrong time, even the entry of a hand-over, would make all later request IDs stale.
 func (c *Core) entryTime() time.Time {
 	wall := c.cfg.Clock.Wall()
 	if ahead := c.ClockSkew(); ahead.Abs() > maxSkew {

@@ -26,8 +26,8 @@ func TestClockSkew_LeaderHandsOverToPeerWithRightClock(t *testing.T) {
 	h.waitForLeader()
 	h.advance(3 * election)
 	l := h.leader()
-	// For a moment, no voter has a longer log than the first peer that replies, so without regard to
-	// clocks the leader would choose that peer.
+	// Without regard to clocks, the leader would hand over to this peer, because it is the first one that
+	// replies, and no other voter has a longer log.
 	next := h.otherPeers(l)[0]
 	l.skew, next.skew = time.Hour, time.Hour
 	handOvers, last := 0, l

@@ -27,7 +27,7 @@ import (
 
 // Clock provides the time to a peer.
 type Clock interface {
-	// Now returns the monotonic time that has passed since any fixed moment.
+	// Now returns the time that has passed since an arbitrary fixed moment, by the monotonic clock.
 	Now() time.Duration
 	// Wall returns the time of the wall clock, which can jump.
 	Wall() time.Time
@@ -94,8 +94,8 @@ type Core struct {
 	followedAt    time.Duration // when this peer last accepted a message of a leader; 0 before that
 	lastTick      time.Duration
 	lastHeartbeat time.Duration
-	lastWall      time.Time     // the time of the wall clock at lastWallAt
-	lastWallAt    time.Duration // the monotonic time at which this peer last compared its clocks
+	lastWall      time.Time     // the time of the wall clock when detectSuspend last compared the two clocks
+	lastWallAt    time.Duration // the time of the monotonic clock at that comparison
 
 	state  raft.StateType
 	lead   uint64
@@ -120,7 +120,7 @@ type Core struct {
 	senders    senders
 	peerClocks peerClocks
 	admission  admission
-	moves      map[uint64]time.Duration // when this leader last proposed a Move entry for each peer
+	moves      map[uint64]time.Duration // when this leader last proposed the new address of each peer, in a Move entry
 	transfer   transfer
 	cutOff     cutOff
 	candidates candidates
@@ -129,7 +129,7 @@ type Core struct {
 	notices    notices
 	succession succession
 
-	removed *api.Membership // the members of the cluster, if it has removed this peer
+	removed *api.Membership // the members of the cluster if it has removed this peer; otherwise nil
 }
 
 // position identifies an entry of the log by its index and term.
@@ -138,12 +138,12 @@ type position struct{ index, term uint64 }
 const (
 	maxBatch          = 1024    // the maximum number of entries in one proposal to the engine
 	maxBatchBytes     = 1 << 20 // the maximum size of one proposal to the engine in bytes
-	maxKeptData       = 1 << 10 // the maximum size of an entry whose memory the next batch uses again
+	maxKeptData       = 1 << 10 // the maximum size in bytes of an entry whose memory clearBatch keeps for the next batch
 	maxWritesInFlight = 2       // the maximum number of Writes of the leader's own entries in flight
 
-	// maxInflightBytes is the size of the unacknowledged entries at which the leader sends no more
-	// entries to a peer. So it limits what a peer with a stalled disk has to write, and how long the
-	// engine reads entries for a peer that is behind, during which the engine does nothing else.
+	// maxInflightBytes is the size of the unacknowledged entries at which the leader sends no more entries to
+	// a peer. It limits how much a peer with a stalled disk has to write. It also limits how long the engine
+	// reads entries for a peer that lacks many of them, because the engine does nothing else meanwhile.
 	maxInflightBytes = 4 << 20
 )
 
@@ -224,9 +224,9 @@ func (c *Core) now() time.Duration { return c.cfg.Clock.Now() }
 // UntilTick returns the time until the caller should call [Core.Advance] again.
 func (c *Core) UntilTick() time.Duration { return max(0, c.lastTick+c.cfg.Tick-c.now()) }
 
-// Advance makes the peer act on the time that has passed. Each call counts at most one tick, and ticks
-// are at least Config.Tick apart. So an election timeout is never shorter than configured, however late
-// and however often the caller calls Advance.
+// Advance makes the peer act on the time that has passed. A call counts at most one tick, and only if at least
+// Config.Tick has passed since the last tick. So an election timeout may last longer than configured if the
+// caller is late, but never shorter if it calls Advance too often.
 func (c *Core) Advance() {
 	defer containPanic()
 	now := c.now()
@@ -259,10 +259,10 @@ func (c *Core) Advance() {
 	c.proposeOwnMove()
 }
 
-// detectSuspend discards the lease if the wall clock has advanced more than the monotonic clock since
-// the last call. Then the machine was suspended, and its monotonic clock stood still. Advance calls
-// detectSuspend, and applyGrants calls it before it extends the lease. The caller of the package must
-// detect a suspension after that.
+// detectSuspend discards the lease if the machine was suspended since the last call: then the wall clock has
+// advanced more than the monotonic clock, which stood still. Advance calls detectSuspend, and applyGrants
+// calls it before it extends the lease. The user of this package must itself detect a suspension that begins
+// after these calls.
 func (c *Core) detectSuspend(now time.Duration) {
 	wall := c.cfg.Clock.Wall()
 	if suspended := wall.Sub(c.lastWall) - (now - c.lastWallAt); suspended > c.cfg.Tick {

@@ -7,14 +7,14 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// cutOff detects, as the leader, a voter that reaches other voters but not this leader, because a part
-// of the network has failed, or because one of the two peers refuses connections of the other. Such a
-// voter receives no entries, and cannot become the leader, because the other voters have a leader. So
-// this leader transfers leadership to a peer that the voter reaches. If no possible leader reaches all
-// voters, a transfer does not help, so each peer transfers leadership for this reason only rarely.
+// cutOff detects, as the leader, a voter that reaches other voters but not this leader, because a part of the
+// network has failed, or because one of the two peers refuses connections of the other. Such a voter receives
+// no entries, and cannot become the leader, because the other voters have a leader. So this leader transfers
+// leadership to a peer that the voter reaches. If no voter reaches all others, transfers do not help, so a
+// peer makes such a transfer only rarely.
 type cutOff struct {
 	voter        uint64
-	since, last  time.Duration // when the first and the last passed-on announcement of the voter arrived
+	since, last  time.Duration // when the first and last announcement of an uninterrupted series of the voter arrived
 	handedOver   bool
 	handedOverAt time.Duration // when this peer last transferred leadership because of a cut-off voter
 }

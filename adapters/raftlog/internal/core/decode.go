@@ -9,7 +9,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// These are the protobuf field numbers of raftpb.Message and raftpb.Entry that decodeFrequent decodes.
+// These are the numbers of the protobuf fields of raftpb.Message and raftpb.Entry that decodeFrequent can
+// decode.
 const (
 	fieldType, fieldTo, fieldFrom, fieldTerm, fieldLogTerm = 1, 2, 3, 4, 5
 	fieldIndex, fieldEntries, fieldCommit                  = 6, 7, 8
@@ -43,9 +44,9 @@ type entryMemory struct {
 	term, index uint64
 }
 
-// decodeFrequent decodes a message that contains only fields of frequent messages. It returns nil for
-// any other message, and for a malformed one. It exists because package proto needs an allocation for
-// each field, and copies the data of entries.
+// decodeFrequent decodes a message that contains only fields of frequent messages. It returns nil for any
+// other message and for a malformed one, which the caller decodes by package proto. decodeFrequent is faster,
+// because package proto needs an allocation for each field, and copies the data of entries.
 func decodeFrequent(b []byte) *raftpb.Message {
 	m := new(messageMemory)
 	var unused []entryMemory
@@ -54,7 +55,7 @@ func decodeFrequent(b []byte) *raftpb.Message {
 			if number != fieldEntries {
 				return false
 			}
-			if len(unused) == 0 { // most entries of a message are as large as the first one
+			if len(unused) == 0 { // allocate once: most messages contain entries of equal size
 				unused = make([]entryMemory, min(len(b)/(len(data)+2)+1, maxBatch))
 				m.Entries = slices.Grow(m.Entries, len(unused))
 			}

@@ -23,11 +23,11 @@ type expiry struct {
 	// election timeout after that, the former leader of the election may have a lease and not know of
 	// the end. So the election must not be restarted earlier.
 	ended map[string]time.Duration
-	// forgetting is the ID of the Forget entry in flight, or zero.
+	// forgetting is the ID of the Forget entry (proposeForget) that is not applied yet, or zero.
 	forgetting api.RequestID
 
-	lastFollowed   followedLeader // the leader that this peer followed last
-	lastBeforeTerm position       // the last entry before this peer's term as the leader
+	lastFollowed   followedLeader // the leader that this peer followed most recently
+	lastBeforeTerm position       // the last entry in the log before the first entry of the term that this peer leads
 }
 
 // followedLeader is the number of a leader that this peer has followed, and the term of that leader.
@@ -37,7 +37,8 @@ func newExpiry() expiry {
 	return expiry{lastRequest: map[uint64]time.Duration{}, expiring: map[uint64]api.RequestID{}, ended: map[string]time.Duration{}}
 }
 
-// resetExpiry discards everything that only a leader records here.
+// resetExpiry discards what this peer has recorded about lease requests and about entries in flight as the
+// leader.
 func (x *expiry) resetExpiry() {
 	clear(x.lastRequest)
 	clear(x.expiring)
@@ -50,8 +51,8 @@ func (x *expiry) startTerm(c *Core, lastBeforeTerm position) {
 	x.resetExpiry()
 }
 
-// recordRequest records a lease request of a peer, and reports whether the engine may reply to the
-// request.
+// recordRequest records the time of a lease request of a peer. It returns false if the engine must not reply
+// to the request: this leader is not ready, or an Expire entry for the peer is in flight.
 func (x *expiry) recordRequest(c *Core, peer uint64) bool {
 	if !c.proposals.ready {
 		return false
@@ -103,10 +104,10 @@ func (x *expiry) proposeExpire(c *Core, peer uint64) {
 	}
 }
 
-// mayRestart reports whether every lease that was valid when an election ended has expired. A lease
-// that was granted after the end does not let a candidate lead that election (leadershipDeadline in
-// package raftlog). If this leader does not know when it applied the end, it has applied it before its
-// term.
+// mayRestart reports whether every lease that was valid when an election ended has expired. A lease that was
+// granted after the end does not let a candidate lead that election (leadershipDeadline in package raftlog).
+// If this leader does not know when it applied the end, it applied the end before its term, so mayRestart
+// takes the start of the term instead.
 func (x *expiry) mayRestart(c *Core, election string) bool {
 	ended, known := x.ended[election]
 	if !known {
@@ -115,9 +116,10 @@ func (x *expiry) mayRestart(c *Core, election string) bool {
 	return c.now()-ended >= c.cfg.Election
 }
 
-// proposeForget proposes a Forget entry if elections were ended longer ago than the window. Comparing
-// only the times in the log would not be safe: wall clocks can jump by hours between two entries, while
-// the candidate that led an ended election still has its lease.
+// proposeForget proposes a Forget entry, which removes elections from the state, if elections were ended
+// longer ago than the window, or too many ends of elections are stored. It includes only elections that
+// mayRestart allows: wall clocks can jump by hours between two entries, so by the times in the log alone, an
+// election could be removed while the candidate that led it still has its lease.
 func (x *expiry) proposeForget(c *Core) {
 	elections := &c.replica.Elections
 	oldest, found, tooMany := elections.Oldest()
@@ -139,8 +141,8 @@ func (x *expiry) proposeForget(c *Core) {
 	}
 }
 
-// handleControl updates what the leader records about elections and peers, after a Control entry was
-// applied.
+// handleControl updates the records of the leader about elections and peers after a Control entry, which
+// contains a replica.Op, was applied.
 func (x *expiry) handleControl(c *Core, o replica.Outcome) {
 	if o.Election != "" {
 		_, known := x.ended[o.Election]

@@ -11,10 +11,10 @@ type Fault struct{ Err error }
 
 func (f Fault) Error() string { return f.Err.Error() }
 
-// containPanic turns any panic into a panic with a Fault. Functions that call the engine defer it. The
-// engine panics with values of several types if its checks fail, and so does the runtime. The cause is
-// the state of this peer, so the process need not end. No code of users can have panicked, because
-// state machines run on a separate goroutine.
+// containPanic turns any panic into a panic with a Fault. Functions that call the engine defer it. The engine
+// panics with values of several types if its checks fail, and so does the runtime. Only this peer must stop
+// then, and not the process, because the cause is the state of this peer. No code of users can have panicked,
+// because state machines run on a separate goroutine.
 func containPanic() {
 	if r := recover(); r != nil {
 		panic(asFault(r))

@@ -26,8 +26,8 @@ func (p *proposals) forwardRequest(c *Core, r Request) {
 		return
 	}
 	if len(r.Data) > replica.MaxData {
-		// Reject the request at this peer, because the leader would reject it as well, and the size of
-		// frames is limited.
+		// Reject a request that is too large here: the leader would reject it as well, and it may not fit into
+		// a frame.
 		p.replyTo(c, origin{token: r.Token}, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(r.Data), replica.MaxData))
 		return
 	}
@@ -88,8 +88,9 @@ func (p *proposals) receiveReply(c *Core, body []byte) error {
 	return nil
 }
 
-// failForwardedChanges fails all forwarded changes of the voters when another peer becomes the leader:
-// the previous leader does not complete these changes, and their deadlines are far away.
+// failForwardedChanges fails all forwarded changes of the voters when another peer becomes the leader. The
+// previous leader does not complete these changes, and without failForwardedChanges the callers would wait
+// until their deadlines, which are far away.
 func (p *proposals) failForwardedChanges(c *Core) {
 	for _, seq := range sortedKeys(p.forwarded) {
 		if r := p.forwarded[seq]; r.isChange {
@@ -99,7 +100,7 @@ func (p *proposals) failForwardedChanges(c *Core) {
 	}
 }
 
-// failOverdueForwards fails requests to which the leader has not replied in time.
+// failOverdueForwards fails forwarded requests to which the leader has not replied before their deadlines.
 func (p *proposals) failOverdueForwards(c *Core, now time.Duration) {
 	for _, seq := range sortedKeys(p.forwarded) {
 		if r := p.forwarded[seq]; now >= r.deadline {

@@ -48,8 +48,8 @@ type peer struct {
 	self    api.Peer
 	core    *Core
 	log     *memoryLog
-	replica *replica.State // the replica with which the current process was started
-	skew    time.Duration  // how far the wall clock of this peer is wrong
+	replica *replica.State // the replica from which the current process was started
+	skew    time.Duration  // how far the wall clock of this peer is ahead of the virtual time
 
 	down        bool
 	blocked     bool // whether the state machine applies nothing
@@ -272,8 +272,8 @@ func (p *peer) handleOutput() {
 	}
 }
 
-// possibleLeaders returns the candidates that may lead an election according to the leases and the
-// replicas of their own peers.
+// possibleLeaders returns the candidates that may lead an election: the lease of a candidate's peer is
+// valid, and the candidate is the head of the queue according to the replica of that peer.
 func (h *harness) possibleLeaders(election string) (holders []string) {
 	for _, p := range h.peers {
 		if p.down || p.core.Status().Lease <= h.now {

@@ -31,12 +31,12 @@ import (
 //     lease that another leader has granted before this peer's own term.
 //   - An ended election is not restarted before t + Election (mayRestart).
 //
-// The lease is shorter than Election by one tick, because voters count ticks, and by one hundredth, for
-// differences of clock rates.
+// The lease is shorter than Election by one tick, because voters measure Election in ticks, and by one
+// hundredth of Election, because the clocks of two peers can run at different rates.
 type lease struct {
 	length   time.Duration
 	until    time.Duration // when the lease expires; 0 if this peer has no lease
-	nonce    uint64        // identifies this process in lease requests
+	nonce    uint64        // a random number, by which this process ignores replies to an earlier process
 	seq      uint64        // the number of the last lease request
 	requests map[uint64]leaseRequest
 	granted  []grant // the replies whose index this peer has not applied yet
@@ -63,7 +63,7 @@ type grant struct {
 type reader struct {
 	token       uint64
 	replicaOnly bool   // whether the reader waits only for the replica, and not for the state machine
-	after       uint64 // the number of the last lease request before the call; only a later request serves the reader
+	after       uint64 // the number of the last lease request before the call; the reader needs the reply to a later one
 	index       uint64 // the index that the reader waits for; 0 until a leader has replied
 	deadline    time.Duration
 }
@@ -194,9 +194,10 @@ func (c *Core) addReader(r reader) {
 	l.requestForReaders(c)
 }
 
-// requestForReaders sends a lease request if readers wait for a newer request than the last one. While a request is
-// in flight, new readers wait for its reply, and then share the next request. If the request is lost, they share
-// the request of the next heartbeat, or that of a reader which comes at least a tick later.
+// requestForReaders sends a lease request if readers wait for a newer request than the last one. While a
+// request is in flight, new readers wait for its reply, and then share the next request. If a request is lost,
+// the readers share the request of the next heartbeat, or the request that a new reader causes at least a tick
+// after the lost request.
 func (l *lease) requestForReaders(c *Core) {
 	now := c.now()
 	if newest, found := l.requests[l.seq]; found && now-newest.at < c.cfg.Tick {

@@ -6,8 +6,9 @@ import (
 	"log/slog"
 )
 
-// logger implements raft.Logger for the engine. It discards debug messages, logs informational messages and
-// warnings one level lower, and panics with a Fault where the engine calls Fatal or Panic.
+// logger implements raft.Logger for the engine. It discards debug messages. It logs the engine's informational
+// messages at the level Debug and its warnings at the level Info. It panics with a Fault where the engine
+// calls Fatal or Panic.
 type logger struct{ log *slog.Logger }
 
 func (l logger) logMessage(level slog.Level, text string) {
@@ -25,7 +26,7 @@ func (l logger) Fatalf(f string, v ...any)   { panic(Fault{fmt.Errorf("raft: "+f
 func (l logger) Panic(v ...any)              { panic(Fault{fmt.Errorf("raft: %s", fmt.Sprint(v...))}) }
 func (l logger) Panicf(f string, v ...any)   { panic(Fault{fmt.Errorf("raft: "+f, v...)}) }
 
-// Infof formats the message only if its level is enabled, because the engine calls Infof often.
+// Infof formats the message only if it will be logged, because the engine calls Infof often.
 func (l logger) Infof(f string, v ...any) {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
 		l.logMessage(slog.LevelDebug, fmt.Sprintf(f, v...))

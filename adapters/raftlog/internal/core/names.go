@@ -28,8 +28,8 @@ func (n *names) numberOf(id string) uint64 {
 	return number
 }
 
-// peerOf returns the ID of the peer that the engine identifies by the given number, and false if there
-// is none.
+// peerOf returns the ID of the peer that the engine identifies by the number raft, and false if no peer has
+// this number.
 func (c *Core) peerOf(raft uint64) (string, bool) {
 	if p, found := c.replica.Members.Find(raft); found {
 		return p.ID, true

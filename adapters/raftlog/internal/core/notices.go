@@ -13,8 +13,8 @@ import (
 // committed. The next message with entries contains the same commit index, so that under load a peer
 // receives one message for each batch of entries instead of two, and sends one reply.
 //
-// The leader sends such a message without a delay if more than the receiver's state machine depends on
-// it: after an entry that changes elections or members or begins a term, and before a reply to a
+// The leader sends such a message without a delay if the receiver needs it for more than the progress of its
+// state machine: after an entry that changes elections or members or begins a term, and before a reply to a
 // request of the receiver.
 type notices struct {
 	delayed []notice // the delayed messages, at most one for each receiver, the oldest first
@@ -23,10 +23,10 @@ type notices struct {
 // notice is a message without entries whose sending the leader delays.
 type notice struct {
 	message *raftpb.Message
-	since   time.Duration // when the leader began to delay the message
+	since   time.Duration // when the leader passed the message to delayMessage
 }
 
-// noticeDelay is the maximum time by which the leader delays a notice.
+// noticeDelay is the maximum time by which the leader delays a message without entries.
 const noticeDelay = time.Millisecond
 
 // delayMessage decides whether to delay a message of the leader, and reports whether it has delayed the
@@ -44,7 +44,8 @@ func (n *notices) delayMessage(c *Core, m *raftpb.Message) bool {
 	return true
 }
 
-// send sends the delayed messages for which the function which returns true.
+// send sends those delayed messages for which the function which returns true, unless they are of an earlier
+// term.
 func (n *notices) send(c *Core, which func(notice) bool) {
 	kept := n.delayed[:0]
 	for _, d := range n.delayed {

@@ -41,7 +41,7 @@ type Frame struct {
 	Urgent bool // whether the frame must overtake others, as votes and heartbeats must
 	Data   []byte
 
-	isVote bool // whether the frame reports the vote of this peer; it depends on no entry
+	isVote bool // whether the frame reports the vote of this peer, so that it need not wait for entries to be durable
 }
 
 // SendSnapshot is a request to send a frame and then the newest snapshot to a peer. The caller reports
@@ -60,7 +60,8 @@ type Write struct {
 	Snapshot  *raftpb.Snapshot
 	HardState *raftpb.HardState
 	Entries   []*raftpb.Entry
-	// Sync is false if this Write need not be durable before a later Write with Sync is.
+	// Sync is false if it suffices that this Write becomes durable together with the next Write whose Sync is
+	// true.
 	Sync bool
 	// Compact, if not 0, is the index up to which the caller removes entries from the log.
 	Compact uint64
@@ -104,7 +105,7 @@ type CreateSnapshot struct {
 	Members     uint64 // the index of the last membership change that the snapshot contains
 }
 
-// Reply is the reply to a [Request].
+// Reply is the reply to a [Request], or to a call of Read or ReadReplica.
 type Reply struct {
 	Token uint64
 	Index uint64

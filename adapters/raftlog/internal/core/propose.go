@@ -37,13 +37,13 @@ type Request struct {
 type proposals struct {
 	ready     bool // whether this peer is the leader and has applied the first entry of its term
 	early     []queuedRequest
-	now       time.Time                   // the time of all requests until the next output; zero before the first
-	batch     []*raftpb.Entry             // the entries to propose to the engine; the rest of the capacity is unused
+	now       time.Time                   // the time used for all requests until the next output; zero before the first
+	batch     []*raftpb.Entry             // the entries to propose to the engine; addToBatch reuses those beyond its length
 	batchIDs  []api.RequestID             // the request IDs of the entries in batch
 	bytes     int                         // the total size of the entries in batch, in bytes
 	pending   map[api.RequestID]*proposal // what this leader has proposed in this term, and not applied yet
 	results   []result                    // the results that wait until the state machine has applied their entries
-	unused    []*proposal                 // proposals that are over, and whose memory the next ones use
+	unused    []*proposal                 // finished proposals, whose memory addPending reuses
 	forwarded map[uint64]forwardedRequest // the requests that this peer has forwarded to the leader, by their numbers
 	seq       uint64                      // the number of the last forwarded request
 }
@@ -140,7 +140,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 		switch {
 		case same.sum != sum || same.kind != q.Kind:
 			p.replyTo(c, q.origin, 0, fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
-		case same.guard != q.Guard: // the guard of one request may hold, and that of the other not
+		case same.guard != q.Guard: // the guards can differ in their outcome, so the two requests cannot share one
 			p.replyTo(c, q.origin, 0, fmt.Errorf("%w: the same update with another guard is in progress", api.ErrBusy))
 		default:
 			same.waiters = append(same.waiters, q.origin)
@@ -265,9 +265,10 @@ func (p *proposals) acceptRestart(c *Core, q queuedRequest) bool {
 	return false
 }
 
-// flushBatch proposes the batch to the engine, as one message. While the disk writes, requests wait in
-// the batch for each other, because a few large writes and messages are faster than many small ones.
-// The request of a single client never waits.
+// flushBatch proposes the batch to the engine, as one message, unless it waits for more requests: while
+// maxWritesInFlight Writes are in flight, requests are collected up to the limits of a batch, because a few
+// large writes and messages are faster than many small ones. A client that waits for each reply is not
+// delayed, because it causes no more than one Write at a time.
 func (p *proposals) flushBatch(c *Core) {
 	if len(p.batch) == 0 || c.writesInFlight >= maxWritesInFlight && len(p.batch) < maxBatch && p.bytes < maxBatchBytes {
 		return
@@ -303,7 +304,8 @@ func (p *proposals) replyToApplied(c *Core, o replica.Outcome) {
 		return
 	}
 	delete(p.pending, o.ID)
-	// The last Apply of the output contains the entry, or comes after it.
+	// The entry was passed to the last Apply of the output, or to an earlier one, so the reply may wait for
+	// the last one.
 	a := &c.output.Apply[len(c.output.Apply)-1]
 	others := applied.waiters[:0]
 	for _, w := range applied.waiters {

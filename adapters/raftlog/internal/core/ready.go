@@ -43,15 +43,15 @@ func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.change.cancelChange(c)
 		c.expiry.resetExpiry()
 		c.admission.learnerEntry, c.transfer = api.RequestID{}, transfer{}
-		// The next leader may remove the candidates of this peer without waiting. This peer does not
-		// vote for the next leader for an election timeout, so that its own candidates have time to
-		// stop.
+		// Discard the lease, because the next leader may remove the candidates of this peer without waiting.
+		// Setting followedAt keeps this peer from voting for the next leader for an election timeout
+		// (holdsVote), so that its own candidates have time to stop.
 		c.lease.discardLease()
 		c.followedAt = c.now()
 	}
 	if state != raft.StateFollower && (state != c.state || term != c.term) {
-		// Discard the lease that the previous leader has granted, because the next leader may expire
-		// silent peers while that lease would still be valid.
+		// This peer asks for votes or has become the leader. Discard the lease that the previous leader has
+		// granted, because the next leader may expire silent peers while that lease would still be valid.
 		c.lease.discardLease()
 	}
 	elected := state == raft.StateLeader && (!led || term != c.term)
@@ -191,9 +191,9 @@ func (c *Core) applyCommitted(m *raftpb.Message) {
 	}
 }
 
-// passToStateMachine passes an entry to the state machine. left is the number of entries that are
-// passed, this one included. The call must precede everything else that follows from the entry, because
-// the engine may then request a snapshot, which includes the entry.
+// passToStateMachine passes an entry to the state machine. left is the number of entries that the caller still
+// passes, including this one. The caller must call it before it handles any other effect of the entry: the
+// engine may then request a snapshot, which must include the entry.
 func (c *Core) passToStateMachine(o replica.Outcome, left int) {
 	c.backlog.add(o.Index, len(o.Data))
 	n := len(c.output.Apply)
@@ -240,7 +240,7 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 			c.proposals.becomeReady(c)
 			c.expiry.expireFormerLeader(c)
 		}
-		c.lease.requestLease(c, c.now()) // a leader that is ready replies without waiting for the next heartbeat
+		c.lease.requestLease(c, c.now()) // now, and not with the next heartbeat: the leader of this term can reply
 	case api.KindControl:
 		c.expiry.handleControl(c, o)
 		c.change.handleSettled(c, o)

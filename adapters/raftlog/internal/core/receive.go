@@ -24,7 +24,7 @@ const (
 	framePassedOn = 9  // an announcement that a follower passes on to the leader
 	frameRejected = 10 // the leader's reply to an announcement that it does not accept; contains the reason
 
-	frameAskMembers = 11 // asks for the members, because the sender has received a frame of a peer that it does not know
+	frameAskMembers = 11 // asks for the members, because the sender has received a frame of an unknown peer
 	frameHeader     = 1 + 8
 )
 
@@ -197,8 +197,9 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) > 0 && (c.backlog.dropsAppends(c) || c.space.full) {
 			return nil
 		}
-		// Reject a heartbeat whose commit index is greater than the index up to which this peer has
-		// entries, because the engine would panic with a message that names no remedy.
+		// If the heartbeat's commit index is greater than the index up to which this peer has entries, this
+		// peer has lost entries. Report the loss here, because the engine would panic with a message that
+		// names no remedy.
 		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.detectLostLog(m.GetCommit()) {
 			return nil
 		}
@@ -208,8 +209,8 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		}
 		return nil
 	case raftpb.MsgReadIndex:
-		// Only a leader passes the request to its engine, because the engine of a former leader would
-		// forward it in the name of the sender.
+		// Pass the request to the engine only on the leader: the engine of a former leader would forward it to
+		// another peer, with the original sender as the sender.
 		if c.rn.BasicStatus().RaftState != raft.StateLeader || !c.expiry.recordRequest(c, sender) {
 			return nil
 		}

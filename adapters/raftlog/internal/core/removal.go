@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Established reports whether this peer is a voter whose log has entries after the first one, which
-// founds the cluster. It also returns the IDs of the voters: only a majority of them can make an
-// established peer stop by refusing its identity (package identity).
+// Established reports whether this peer is a voter whose log has entries after the first one, which founds the
+// cluster. Package identity uses the result: only a majority of the voters, whose IDs Established returns, can
+// make such a peer stop by refusing its identity.
 func (c *Core) Established() (established bool, voters []string) {
 	members := &c.replica.Members
 	for _, v := range members.Voters {
@@ -37,7 +37,7 @@ func (c *Core) sendRemoved(to string) {
 	}
 	m := c.Membership()
 	if wire.CheckMembership(m) != nil {
-		m.Removed = []string{to} // the receiver needs only its own ID, not those of all removed peers
+		m.Removed = []string{to} // the list of all removed peers is too long, and the receiver needs only its own ID
 	}
 	c.sendFrame(to, frameMembers, wire.AppendMembership(nil, m))
 }

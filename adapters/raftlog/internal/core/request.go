@@ -48,8 +48,8 @@ func decodeRequest(body []byte) (seq uint64, r Request, err error) {
 	return seq, r, nil
 }
 
-// encodeReply encodes the reply to a forwarded request. The receiver takes an error that package api
-// does not define for an unknown outcome.
+// encodeReply encodes the reply to a forwarded request. An error that package api does not define is decoded
+// as an unknown outcome.
 func encodeReply(seq, index uint64, err error) []byte {
 	b := binary.AppendUvarint(binary.AppendUvarint(nil, seq), index)
 	if b = wire.AppendBool(b, err != nil); err == nil {
@@ -76,7 +76,7 @@ func decodeReply(body []byte) (seq, index uint64, err, malformed error) {
 	if e := d.End(); e != nil {
 		return 0, 0, nil, fmt.Errorf("%w: reply: %w", errFrame, e)
 	}
-	if err != nil && !wire.IsKnown(err) { // encodeReply encodes such errors as ErrUnknownOutcome
+	if err != nil && !wire.IsKnown(err) { // encodeReply encodes errors of other packages as ErrUnknownOutcome
 		return 0, 0, nil, fmt.Errorf("%w: reply: an error of an unknown kind", errFrame)
 	}
 	return seq, index, err, nil

@@ -19,13 +19,14 @@ type senders struct {
 	stated  api.Membership // the newest membership that another member has sent
 	askedAt time.Duration  // when this peer last asked other peers for the members; 0 if it never did
 	warned  time.Duration  // when this peer last logged a dropped frame; 0 if it never did
-	// unapplied is the ID of a peer that becomes a member by an entry that this peer has not applied
-	// yet. The log contained the entry at the time unappliedAt. A leader may still replace the entry.
+	// unapplied is the ID of a peer that becomes a member by an entry that was in the log at the time
+	// unappliedAt, but not applied yet. The peer counts as a member only for an election timeout, because a
+	// leader may still replace the entry.
 	unapplied   string
 	unappliedAt time.Duration
 }
 
-// maxUnapplied is the maximum size, in bytes, of the entries in which unappliedMember looks for a member.
+// maxUnapplied is the maximum size in bytes of the unapplied entries that unappliedMember reads.
 const maxUnapplied = 8 << 20
 
 // acceptsFrame reports whether this peer accepts a frame of the given peer, which is not removed. If this

@@ -19,14 +19,14 @@ import (
 // A stalled peer still votes, and stores the entries that it can. If the disks of a majority are stalled,
 // nothing is committed, and no peer is considered as stalled.
 type stallDetector struct {
-	confirmed uint64        // the newest index that a leader has sent in reply to a lease request
-	target    uint64        // the committed index that this peer must apply, so that it is not stalled
+	confirmed uint64        // the greatest commit index in the leaders' replies to lease requests
+	target    uint64        // the commit index that this peer must apply in time; otherwise it is stalled
 	reachedAt time.Duration // when checkStall last found that this peer had applied target
 	stalled   bool
 }
 
-// stallTimeouts is the number of election timeouts after which a peer considers itself as stalled. A
-// shorter stall of a disk causes no election.
+// stallTimeouts is the number of election timeouts after which a peer that does not make progress considers
+// itself as stalled. A disk that stalls for less time causes no election.
 const stallTimeouts = 3
 
 func (s *stallDetector) checkStall(c *Core, now time.Duration) {

@@ -85,8 +85,8 @@ func TestStall_DetectsNothingIfAllDisksStall(t *testing.T) {
 }
 
 // TestStall_UnwrittenEntriesAreLimited checks that a follower with a stalled disk receives only a limited
-// size of entries, and receives the rest when its disk continues. The limit keeps the leader from reading
-// many entries at once for a peer that is behind, during which the leader does nothing else.
+// size of entries, and receives the remaining entries when its disk continues. The limit keeps the leader
+// from reading many entries at once for a peer that lacks them, during which the leader does nothing else.
 func TestStall_UnwrittenEntriesAreLimited(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]

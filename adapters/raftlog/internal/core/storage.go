@@ -34,8 +34,8 @@ func (s storage) Term(i uint64) (uint64, error) { return checkReadable(s.core.cf
 func (s storage) LastIndex() (uint64, error)    { return checkReadable(s.core.cfg.Log.LastIndex()) }
 func (s storage) FirstIndex() (uint64, error)   { return checkReadable(s.core.cfg.Log.FirstIndex()) }
 
-// checkReadable panics with a Fault if err is an error of reading the log, because the engine would
-// panic with that error.
+// checkReadable panics with a Fault if the log cannot be read, because the engine would panic with err itself.
+// It returns ErrCompacted and ErrUnavailable, which the engine handles.
 func checkReadable[T any](v T, err error) (T, error) {
 	if err != nil && !errors.Is(err, raft.ErrCompacted) && !errors.Is(err, raft.ErrUnavailable) {
 		panic(Fault{fmt.Errorf("read the log: %w", err)})

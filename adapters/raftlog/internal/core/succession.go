@@ -6,21 +6,22 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// succession makes the voters candidates for the leadership of the log one after another when the
-// leader is silent. The engine's own timeouts are random, between one election timeout and two. They
-// remain in effect for the case that the peers whose turn comes first cannot lead.
+// succession makes the voters candidates for the leadership of the log one after another when the leader is
+// silent. The engine's own timeouts, which are random between one election timeout and two, remain in effect
+// in case that the peers whose turn comes first cannot lead.
 //
 // A peer becomes a candidate when its leader has been silent for an election timeout, and for turnTicks
 // ticks more for each voter whose turn comes earlier. So usually only one candidate at a time asks for
 // votes, soon after the other voters may vote (holdsVote).
 type succession struct {
 	askedAt     time.Duration // when this peer last became a candidate because it was its turn
-	silentSince time.Duration // when the leader of that time had become silent
+	silentSince time.Duration // the value of Core.followedAt at that time, which identifies the silence
 }
 
-// turnTicks is the number of ticks between the turns of two voters. A successful election takes less
-// time, unless the disks or the network are slow. It is also the interval at which a candidate asks for
-// votes again: voters whose ticks are late ignore its first requests.
+// turnTicks is the number of ticks between the turns of two voters. A successful election takes less time,
+// unless the disks or the network are slow. It is also the interval at which a candidate asks for votes again:
+// a voter whose last tick was some time ago ignores the first requests, because for it the leader has not been
+// silent long enough.
 const turnTicks = 2
 
 // campaignInTurn makes this peer a candidate if its turn has come.
@@ -41,9 +42,9 @@ func (s *succession) campaignInTurn(c *Core, now time.Duration) {
 	}
 }
 
-// votersBefore returns the number of voters whose turn comes before the turn of this peer. The turns
-// follow the numbers of the peers in a circle, which begins after the leader that this peer followed
-// last.
+// votersBefore returns the number of voters whose turn comes before the turn of this peer. The turns follow
+// the peers' numbers in ascending order, beginning after the number of the leader that this peer followed
+// last, and continuing with the smallest number after the greatest.
 func (c *Core) votersBefore() (n int) {
 	leader := c.expiry.lastFollowed.lead
 	for _, v := range c.replica.Members.Voters {

@@ -15,7 +15,7 @@ import (
 // transfer is the state of a hand-over of the leadership of the log by this leader.
 type transfer struct {
 	until   time.Duration // when the leader stops looking for a successor
-	entryID api.RequestID // the ID of the Transfer entry, until that entry is applied
+	entryID api.RequestID // the ID of the Transfer entry that announces the transfer, until it is applied
 	prefer  uint64        // the number of the voter that becomes the leader if it is active, or raft.None
 }
 
@@ -46,7 +46,7 @@ func (t *transfer) proposeTransfer(c *Core, now time.Duration) {
 	}
 }
 
-// transferApplied starts the transfer in the engine after the Transfer entry was applied.
+// transferApplied starts the transfer in the engine after the Transfer entry of this leader was applied.
 func (t *transfer) transferApplied(c *Core, o replica.Outcome) {
 	if t.entryID.IsZero() || o.ID != t.entryID {
 		return

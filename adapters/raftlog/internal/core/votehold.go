@@ -6,7 +6,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// transferReason is the context that the engine puts into the vote requests of a leadership transfer.
+// transferReason is the context that the engine puts into the vote requests of a leadership transfer. A peer
+// answers such requests even while holdsVote returns true.
 const transferReason = "CampaignTransfer"
 
 // holdsVote reports whether this peer must not vote now, because it may have confirmed a leader within

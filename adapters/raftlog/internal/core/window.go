@@ -18,8 +18,8 @@ type window struct {
 // rejects updates because it stores too many request IDs.
 const maxClockLag = time.Minute
 
-// proposeWindow proposes a Window entry if the entry would make peers remove request IDs, or lengthen
-// the window.
+// proposeWindow proposes a Window entry, which advances the clock of the log and contains the window, if the
+// entry would make peers remove request IDs, or lengthen the window.
 func (x *window) proposeWindow(c *Core, now time.Duration) {
 	s := c.replica
 	if !c.proposals.ready || now < x.proposedAt+c.cfg.Election {

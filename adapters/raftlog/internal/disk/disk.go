@@ -19,7 +19,7 @@ func IsFull(err error) bool {
 	return windows || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// ErrLocked is returned by FS.Lock if another user, in this or another process, holds the lock.
+// ErrLocked is returned by FS.Lock if another process, or another caller in this process, holds the lock.
 var ErrLocked = errors.New("disk: locked by another process")
 
 // FS is a tree of files. Names are slash-separated and relative to the root of the FS, which is ".".
@@ -46,11 +46,11 @@ type FS interface {
 	Remove(name string) error
 	// List returns the names in a directory, sorted.
 	List(dir string) ([]string, error)
-	// SyncDir returns when the names in a directory are durable.
+	// SyncDir makes the names in a directory durable, and returns when they are.
 	SyncDir(dir string) error
-	// Lock acquires a lock, which excludes other processes and other users in this process. The lock is
-	// held until the result is closed or the process ends. Lock does not wait: it returns ErrLocked if
-	// the lock is held. The lock is a file with the given name, which is not removed.
+	// Lock acquires a lock, which excludes other processes and other callers in this process. The lock is held
+	// until the result is closed or the process ends. Lock does not wait: it returns ErrLocked if the lock is
+	// held. The lock is a file with the given name, which is not removed.
 	Lock(name string) (io.Closer, error)
 }
 
@@ -67,9 +67,9 @@ type File interface {
 	// disk is full. It extends a shorter file by zeros. On systems that cannot reserve space, Allocate
 	// only extends the file.
 	Allocate(size int64) error
-	// Sync returns when the content of the file and its length are durable. After an error it is
-	// unknown which writes since the last successful Sync are durable, and another Sync does not change
-	// that.
+	// Sync makes the content of the file and its length durable, and returns when they are. After an error it
+	// is unknown which writes since the last successful Sync are durable, and another Sync that succeeds does
+	// not change that.
 	Sync() error
 	// Close closes the file, and does not sync it.
 	Close() error

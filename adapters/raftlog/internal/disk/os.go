@@ -17,8 +17,8 @@ const (
 	fileMode = 0o600
 )
 
-// OS returns the files below the directory root. The directory must exist, or the caller must create it
-// by MkdirAll("."), which returns when the name of root is durable.
+// OS returns the files below the directory root as an FS. If the directory does not exist, the caller must
+// first create it by MkdirAll("."), which also makes the name of the directory durable.
 func OS(root string) FS { return osFS{root, syncDir} }
 
 type osFS struct {
@@ -35,8 +35,8 @@ func (o osFS) path(op, name string) (string, error) {
 	return filepath.Join(o.root, filepath.FromSlash(name)), nil
 }
 
-// MkdirAll implements [FS]. It syncs the parent of each directory that it creates, because SyncDir
-// cannot sync the parent of the root.
+// MkdirAll implements [FS]. It makes the name of each directory that it creates durable by syncing the parent,
+// because callers cannot sync the parent of the root by SyncDir.
 func (o osFS) MkdirAll(dir string) error {
 	p, err := o.path("mkdir", dir)
 	if err != nil {
@@ -45,7 +45,7 @@ func (o osFS) MkdirAll(dir string) error {
 	var parents []string
 	for d, parent := p, filepath.Dir(p); d != parent; d, parent = parent, filepath.Dir(parent) {
 		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
-			break // d exists, or os.MkdirAll below returns the error
+			break // d exists, or Stat failed for a reason that os.MkdirAll below reports
 		}
 		parents = append(parents, parent)
 	}
@@ -166,7 +166,7 @@ func (f osFile) Allocate(size int64) error {
 	if err := allocate(f.File, size); err != nil {
 		return &fs.PathError{Op: "allocate", Path: f.Name(), Err: err}
 	}
-	// Extend the file here, because a system that cannot reserve space has not extended it.
+	// Extend the file here if allocate has not: some systems cannot reserve space.
 	has, err := f.Size()
 	if err != nil || has >= size {
 		return err

@@ -34,7 +34,7 @@ func withDescriptor(f *os.File, operation func(fd int) error) error {
 		}
 	})
 	if err != nil {
-		return os.ErrClosed // Control fails only for a closed file, with an error that does not wrap os.ErrClosed
+		return os.ErrClosed // Control fails only for a closed file, but its error does not say so
 	}
 	return result
 }

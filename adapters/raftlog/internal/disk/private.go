@@ -9,10 +9,11 @@ import (
 )
 
 // OpenPrivate opens a file for reading that another program has created for this process, such as a file of
-// secrets. It returns an error if the file is not a regular file: by a link, another user could make this process
-// read any file that it may read. It also returns an error if another user could have written the file: the file
-// must belong to the user of this process or to root, and only its owner may have permission to write it. On
-// Windows, whose permissions differ, OpenPrivate does not check them.
+// secrets. It returns an error if the file is not a regular file, for example a link, by which another user
+// could make this process read any file that it may read. It also returns an error if another user could have
+// written the file: the file must belong to the user of this process or to root, and only its owner may have
+// permission to write it. On Windows, whose permissions differ, OpenPrivate does not check the owner and the
+// permissions.
 func OpenPrivate(path string) (File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|openDirectly, 0)
 	if err != nil {

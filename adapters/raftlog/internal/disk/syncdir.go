@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// syncDir makes the names in a directory durable, by a sync of the directory like that of a file.
+// syncDir makes the names in a directory durable. On this system, a directory can be opened and synced like
+// a file.
 func syncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

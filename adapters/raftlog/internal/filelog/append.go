@@ -19,9 +19,9 @@ type Batch struct {
 // Append appends a batch. The log keeps the entries, so the caller must not modify them any more.
 //
 // The indexes of the entries must be consecutive. The first index must be at most LastIndex+1. If it is
-// less, the entries replace all entries from this index on. Append ignores entries that are compacted.
-// If the last index is compacted, or less than the greatest committed or guarded index, the log already
-// contains all of the entries, and Append replaces nothing.
+// less, the entries replace all entries from this index on. Append ignores entries that are compacted. If
+// the last index is compacted, or less than the commit index or the index of Guard, the log already contains
+// all of the entries, and Append replaces nothing.
 //
 // The errors ErrTruncatesCommitted, ErrInvalid and ErrNoSpace mean that nothing was written. After an
 // error of the disk it is unknown which records are durable. The log then accepts no more writes: all

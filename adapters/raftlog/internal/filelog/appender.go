@@ -2,11 +2,11 @@ package filelog
 
 import "go.etcd.io/raft/v3/raftpb"
 
-// Appender writes a log for a peer, and defers hard states that need not be durable yet: it writes a
-// hard state that only has a newer commit index together with the next batch, or in [Appender.Finish].
-// A follower is notified of every commit index and replies. This must not require another write and
-// sync. As with [Log.Guard], entries up to the commit index of a deferred hard state cannot be
-// replaced. Only one goroutine may use an Appender, and it must be the only writer of the log.
+// Appender writes a log for a peer, and defers hard states that need not be durable yet: it writes a hard
+// state that only has a newer commit index together with the next batch, or in [Appender.Finish]. A follower
+// receives a message with every new commit index and replies to it, and this must not require a separate write
+// and sync. Entries up to the commit index of a deferred hard state cannot be replaced, as after [Log.Guard].
+// Only one goroutine may use an Appender, and it must be the only writer of the log.
 type Appender struct {
 	log      *Log
 	deferred *raftpb.HardState
@@ -25,7 +25,7 @@ func (a *Appender) Append(b Batch) error {
 	if len(b.Entries) == 0 && (!b.Sync || a.hasVote(b.HardState)) {
 		a.deferred = b.HardState
 		a.log.Guard(a.deferred.GetCommit())
-		return a.log.Append(Batch{Sync: b.Sync}) // write nothing, but make the previous batches durable
+		return a.log.Append(Batch{Sync: b.Sync}) // write nothing, but make previous batches durable if b.Sync is true
 	}
 	a.deferred = nil
 	return a.log.Append(b)
@@ -43,8 +43,8 @@ func (a *Appender) FreeSpace() int64 { return a.log.FreeSpace() }
 // Reserve calls [Log.Reserve], which allocates the next segment.
 func (a *Appender) Reserve() error { return a.log.Reserve() }
 
-// Reset replaces the log by a snapshot, like [Log.Reset], and discards the deferred hard state, because
-// it is older than the snapshot.
+// Reset replaces the log by a snapshot, like [Log.Reset], and discards the deferred hard state, whose commit
+// index is older than the snapshot.
 func (a *Appender) Reset(index, term uint64) error {
 	a.deferred = nil
 	return a.log.Reset(index, term)

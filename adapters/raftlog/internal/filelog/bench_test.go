@@ -49,7 +49,7 @@ func BenchmarkAppend(b *testing.B) {
 			offset := int64(0)
 			for b.Loop() {
 				b.StopTimer()
-				batch(1) // do the same work between two writes as the benchmark of the log does
+				batch(1) // do the same work outside of the measured time as the benchmark of the log
 				b.StartTimer()
 				if offset+size > defaultSize {
 					b.StopTimer()

@@ -89,8 +89,8 @@ func (l *Log) Reset(index, term uint64) error {
 	return nil
 }
 
-// moveAside moves the named segment files, which the reset segment by has replaced, into a directory of
-// their own. If a crash interrupts the move, the next Open completes it.
+// moveAside moves the named segment files into a directory of their own. The segment by, with which a Reset
+// began a new log, has replaced them. If a crash interrupts the move, the next Open completes it.
 func (l *Log) moveAside(by segmentID, names []string) error {
 	if len(names) == 0 {
 		return nil

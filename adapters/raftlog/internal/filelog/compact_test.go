@@ -58,7 +58,7 @@ func TestPrunable_ReturnsFilesThatCanBeDeleted(t *testing.T) {
 	for i := range uint64(10) {
 		apply(operation{batch: Batch{HardState: stateMessage(1, 7, i), Entries: newEntries(1+3*i, 3, 1, 200), Sync: true}})
 	}
-	// This batch replaces entries that earlier segments contain.
+	// Replace entries of earlier segments, so that these segments contain entries that are not valid any more.
 	apply(operation{batch: Batch{Entries: newEntries(20, 8, 2, 200), Sync: true}})
 	require.Empty(t, l.Prunable(25), "no entry is compacted")
 	apply(operation{compact: 22})

@@ -14,8 +14,8 @@ var (
 	// ErrTruncatesCommitted is returned if a call would replace committed entries. The call has written
 	// nothing.
 	ErrTruncatesCommitted = errors.New("filelog: refused to replace committed entries")
-	// ErrInvalid is returned if the arguments of a call cannot follow the content of the log. The call
-	// has written nothing.
+	// ErrInvalid is returned if the arguments of a call contradict the content of the log. The call has
+	// written nothing.
 	ErrInvalid = errors.New("filelog: invalid argument")
 	// ErrNoSpace is returned if the disk has no space for the next segment, and the rest of the active
 	// segment is reserved for hard states and compaction marks. The call has written nothing. The log

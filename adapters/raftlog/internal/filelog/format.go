@@ -102,9 +102,9 @@ type recordHead struct {
 	durable uint64 // the number of the last record that was durable when this record was written
 }
 
-// sealRecord writes the head of the record in b, which already contains the payload and will be written
-// at the given offset. previous is the checksum of the record before. sealRecord returns the checksum
-// of the new record.
+// sealRecord writes the head of a record to the beginning of b, which already contains the payload after the
+// head and will be written at the given offset. previous is the checksum of the record before. sealRecord
+// returns the checksum of the new record.
 func (id segmentID) sealRecord(b []byte, offset int64, h recordHead, previous uint32) uint32 {
 	binary.LittleEndian.PutUint32(b[0:], uint32(len(b)-headSize))
 	binary.LittleEndian.PutUint32(b[8:], uint32(h.kind))
@@ -129,7 +129,7 @@ func (id segmentID) headChecksum(b []byte, offset int64) uint32 {
 	return crc32.Checksum(s[:], castagnoli)
 }
 
-// recordChecksum returns the checksum of the record in b. The checksum depends on that of the previous record,
+// recordChecksum returns the checksum of the record in b. It depends on the checksum of the previous record,
 // so that a missing record is detected.
 func recordChecksum(b []byte, previous uint32) uint32 {
 	var s [24]byte
@@ -218,7 +218,8 @@ func decodeMark(b []byte) (mark, error) {
 	return mark{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}, nil
 }
 
-// segmentHeader is the payload of the first record of a segment.
+// segmentHeader is the payload of the first record of a segment, which repeats the state of the log at that
+// time.
 type segmentHeader struct {
 	id    segmentID
 	reset bool // whether earlier segments do not belong to the log any more
@@ -320,9 +321,8 @@ func appendBatch(b []byte, hs hardState, entries []*raftpb.Entry, offsets []uint
 	return b, offsets
 }
 
-// entryChecksum returns the checksum of an encoded entry and its index. The index determines the
-// initial value of the checksum, because an array for the bytes of the index would have to be
-// allocated.
+// entryChecksum returns the checksum of an encoded entry and its index. It passes the index as the initial
+// value of the checksum and not as bytes, because an array for the bytes would have to be allocated.
 func entryChecksum(index uint64, raw []byte) uint32 {
 	return crc32.Update(uint32(index)^uint32(index>>32), castagnoli, raw[8:])
 }

@@ -67,7 +67,7 @@ type Log struct {
 	mark       mark
 	guard      uint64
 	cache      cache
-	generation uint64 // incremented whenever entries are replaced
+	generation uint64 // incremented whenever entries are replaced, so that Entries does not mix entries of two states
 }
 
 // segment is one file of the log. Log.mu guards the fields end, offsets and count.
@@ -81,8 +81,9 @@ type segment struct {
 	// count is the number of valid entries in both cases.
 	offsets []uint32
 	count   int
-	// readers counts the goroutines that are reading the file. A goroutine increments it while it holds
-	// Log.mu and the segment is in Log.segments.
+	// readers counts the goroutines that are reading the file, so that the writer closes the file only when
+	// no goroutine reads it. A goroutine increments readers while it holds Log.mu and the segment is in
+	// Log.segments.
 	readers sync.WaitGroup
 }
 
@@ -171,7 +172,7 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	for lo < hi || all == nil {
 		part, g, err := l.readPart(lo, hi, maxSize-size)
 		if len(all) > 0 && (err != nil || g != generation) {
-			return all, nil // the writer has changed the log since the previous part was read
+			return all, nil // the log has changed since the previous part was read, so return only what was read before
 		}
 		if err != nil || len(part) == 0 {
 			return nil, err
@@ -192,8 +193,9 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return all, nil
 }
 
-// readPart returns some of the entries from lo to hi-1 in a new slice, and the log's generation at the
-// time of reading. It reads at most about budget bytes.
+// readPart returns the first of the entries from lo to hi-1, at least one if lo < hi, in a new slice. It
+// reads at most about budget bytes from the disk. It also returns the log's generation at the time of
+// reading.
 func (l *Log) readPart(lo, hi, budget uint64) ([]*raftpb.Entry, uint64, error) {
 	l.mu.RLock()
 	generation := l.generation
@@ -250,7 +252,7 @@ func (s *segment) readEntries(lo uint64, offsets []uint32, end, written int64) (
 	start, last := int64(offsets[0]), int64(offsets[len(offsets)-1])
 	end = min(end, last+lastEntryBytes)
 	buf := make([]byte, end-start)
-	// io.EOF is not an error here, because the file may end before the padding of the last record.
+	// Ignore io.EOF: the last record may end without padding, so the file can be shorter than buf.
 	n, err := s.file.ReadAt(buf, start)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, start, err)

@@ -158,7 +158,8 @@ func TestLog_ConcurrentReadersSeeConsistentEntries(t *testing.T) {
 					return
 				}
 				for i, e := range got {
-					// The writer has appended the last byte of its index to the data of each entry.
+					// The writer appends the last byte of its index to the data of each entry, so that the
+					// reader can check it.
 					if e.GetIndex() != lo+uint64(i) || !bytes.HasSuffix(e.Data, []byte{byte(e.GetIndex())}) {
 						t.Errorf("entry %d at %d", e.GetIndex(), lo+uint64(i))
 					}

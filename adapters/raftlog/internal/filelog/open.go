@@ -168,7 +168,7 @@ type segmentContent struct {
 	headerNumber uint64 // the number of the header record
 	chain        uint32 // the checksum of the previous segment, according to the header
 	end          position
-	offsets      []uint32 // the offsets of the valid entries in the segment
+	offsets      []uint32 // the offsets in the segment of those entries that no later batch of the segment replaces
 	last         uint64   // the index of the last entry; one less than the first index if there is no entry
 	terms        termRuns
 	state        hardState // the last hard state, with the maximum of all commit indexes in the segment
@@ -258,8 +258,8 @@ func (c *segmentContent) addBatch(first uint64, r *record) error {
 	})
 }
 
-// continuesWith reports whether the next segment begins where the previous segment ended, which is at
-// p. number and chain are from the header of the next segment.
+// continuesWith reports whether the next segment continues the segment whose records end at p. number and
+// chain are from the header of the next segment.
 func (p position) continuesWith(number uint64, chain uint32) bool {
 	return number == p.number+1 && chain == p.chain
 }
@@ -350,7 +350,7 @@ func (l *Log) repair(replaced []string) error {
 		switch err := s.file.Allocate(l.options.SegmentSize); {
 		case err == nil:
 			s.size = l.options.SegmentSize
-		case !disk.IsFull(err): // on a full disk, the active segment stays sealed
+		case !disk.IsFull(err): // a full disk is no error here: the active segment then has no free space
 			return err
 		}
 	}

@@ -320,7 +320,7 @@ func TestOpen_DetectsTruncatedFile(t *testing.T) {
 			files[name] = data[:size]
 			d := files.toDisk(t)
 			l, err := Open(d, "log", Options{SegmentSize: smallSegment})
-			if size > 0 && size == begin { // a crash while the log seals the segment leaves a file of this size
+			if size > 0 && size == begin { // as after a crash while the log seals the segment
 				require.NoError(t, err)
 				require.NoError(t, l.Close())
 				continue

@@ -11,12 +11,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// position is the end of the records of a segment that were read or written so far.
+// position is the end of those records of a segment that were read or written so far.
 type position struct {
 	end    int64  // the offset of the next record
 	number uint64 // the number of the last record
 	crc    uint32 // the checksum of the last record
-	chain  uint32 // the checksum of the checksums of all records
+	chain  uint32 // the checksum of the checksums of all records, which the next segment's header contains
 }
 
 // advance returns the position after one more record, which has size bytes with its head.

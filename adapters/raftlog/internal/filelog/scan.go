@@ -30,8 +30,8 @@ type Record struct {
 	Kind   RecordKind
 	File   string
 	Offset int64
-	End    int64 // the offset after all elements that were written together with this one
-	// Number is the number of the record on disk that contains the element. All elements of a batch,
+	End    int64 // the offset in the file after the record that contains this element
+	// Number is the number of the record on disk that contains the element. All elements of a batch, which are
 	// its hard state and its entries, have the same number.
 	Number    uint64
 	Index     uint64            // the index of an entry or a compaction mark
@@ -152,18 +152,19 @@ func History(fsys disk.FS, dir string, visit func(r Record, committed bool) erro
 	if h.stopped {
 		return h.extent, err
 	}
-	if rest := h.reportAll(); err == nil { // report the entries before damage as well
+	if rest := h.reportAll(); err == nil { // also report the entries before damage or the end
 		err = rest
 	}
 	return h.extent, err
 }
 
-// history selects the valid entries of a log from its elements, and reports them in order.
+// history selects the valid entries among the elements of a log, and passes them to visit in the order of
+// their indexes.
 type history struct {
 	visit   func(Record, bool) error
 	stopped bool // whether visit has returned an error
 	extent  Extent
-	newest  Record   // the entry that was last passed to visit
+	newest  Record   // the last committed entry that was passed to visit
 	pending []Record // the entries after newest, which later entries may still replace
 	batch   uint64   // the number of the current batch record
 }
@@ -195,7 +196,7 @@ func (h *history) addEntry(r Record) error {
 		if r.Index == h.newest.Index && r.Term != h.newest.Term {
 			return corrupt(r.File, r.Offset, "entry %d of term %d replaces a committed entry of term %d", r.Index, r.Term, h.newest.Term)
 		}
-		return nil // the log contains this entry twice
+		return nil // the committed entry was appended again
 	}
 	if h.extent.First == 0 {
 		h.extent.First = r.Index

@@ -18,7 +18,7 @@ import (
 const (
 	reservedShare = 64 // 1/64 of a segment is reserved for hard states and compaction marks
 	reservedMin   = 1 << 10
-	requiredShare = 8 // 1/8 of a segment is left for entries that should not be rejected
+	requiredShare = 8 // 1/8 of a segment is for entries that callers should not reject, such as those of elections
 	retryShare    = 64
 )
 
@@ -26,8 +26,8 @@ const (
 // states and compaction marks.
 func reservedSize(limit int64) int64 { return min(max(limit/reservedShare, reservedMin), limit/8) }
 
-// writeLimit returns the offset up to which the space of a segment is allocated, and the segment may be
-// written.
+// writeLimit returns the offset up to which the log may write a segment: the end of the allocated space, or
+// less, because offsets of entries are stored in 32 bits.
 func (s *segment) writeLimit() int64 { return min(s.size, math.MaxUint32) }
 
 // ensureSpace makes room for a record with a payload of the given size: it starts the next segment if
@@ -57,7 +57,7 @@ func (l *Log) ensureSpace(size int64, entries []*raftpb.Entry) error {
 }
 
 // FreeSpace returns the number of bytes of entries that the log can accept without the next segment.
-// The number excludes an eighth of a segment, which is for entries that should not be rejected. It is
+// The number excludes an eighth of a segment, which is for entries that callers should not reject. It is
 // math.MaxInt64 unless the last attempt to allocate the next segment has failed because the disk is
 // full. If the result is not positive, the caller should reject entries.
 func (l *Log) FreeSpace() int64 {
@@ -169,9 +169,9 @@ func (l *Log) sealActive() error {
 	return nil
 }
 
-// renameSpare writes the header h to the spare file and renames the file to the name of that segment. It
-// returns the segment with its position. The rename follows after the header is durable, so that there
-// is never a segment without a header.
+// renameSpare writes the header h to the spare file and then renames the file to the name of the segment that
+// h describes. It returns the segment, and the position after the header. The header is durable before the
+// rename, so that there is never a segment without a header.
 func (l *Log) renameSpare(h segmentHeader) (*segment, position, error) {
 	temporary, name := path.Join(l.dir, spareName), path.Join(l.dir, h.id.fileName())
 	number := l.end.number + 1

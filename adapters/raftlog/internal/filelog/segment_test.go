@@ -102,7 +102,7 @@ func TestReset_UsesReservedSegmentOnFullDisk(t *testing.T) {
 }
 
 // TestOpen_SucceedsWithSealedSegmentOnFullDisk checks that Open succeeds if a crash has left the active
-// segment sealed, and the disk has no space to allocate the rest of the segment again.
+// segment without free space, as after sealing, and the disk has no space to allocate more for the segment.
 func TestOpen_SucceedsWithSealedSegmentOnFullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})

@@ -17,7 +17,7 @@ func (r termRuns) truncate(index uint64) termRuns {
 	return r
 }
 
-// add returns the runs with one more entry, whose index follows that of the last entry.
+// add returns the runs with one more entry. The index is one more than the index of the last entry.
 func (r termRuns) add(index, term uint64) termRuns {
 	if len(r) > 0 && r[len(r)-1].term == term {
 		return r

@@ -42,8 +42,8 @@ type Owner struct {
 	// used the directory.
 	Instance string `json:"instance"`
 	Starts   uint64 `json:"starts"`
-	// Complete is true when the directory contains a snapshot and a log. If one of them is missing
-	// after that, it was lost.
+	// Complete becomes true when the directory contains both a snapshot and a log for the first time. If one
+	// of them is missing later, it was lost.
 	Complete bool `json:"complete"`
 	// Sum is the CRC32C of the encoded Owner with a Sum of zero.
 	Sum uint32 `json:"sum"`

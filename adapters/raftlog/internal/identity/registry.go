@@ -29,8 +29,9 @@ type Registry struct {
 	Former []string
 	// Founders describes the configuration with which the cluster was founded, for error messages.
 	Founders string
-	// IsEstablished reports whether this peer is a voter that has entries after those of the founding.
-	// Any other peer may have been founded by mistake, and must not make other peers stop.
+	// IsEstablished reports whether this peer is a voter whose log has entries after the first one, which
+	// founds the cluster. Any other peer may have been founded by mistake, and must not make other peers
+	// stop.
 	IsEstablished func() bool
 	// Peers contains what this peer knows about other peers, by peer ID.
 	Peers map[string]Known

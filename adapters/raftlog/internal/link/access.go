@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// secretKind is the kind of the secret that another process has shown, which it proves to know in the
-// handshake.
+// secretKind is the kind of the secret that another process has proved to know in the handshake.
 type secretKind byte
 
 const (
@@ -20,9 +19,9 @@ const (
 	secretOfClients
 )
 
-// access is what this process considers when it decides about a process that connects. The results of
-// its methods depend only on access and on the arguments, which are the credentials and the claim of
-// the other process.
+// access contains everything about this process on which the decision about a connecting process depends. The
+// results of its methods depend only on access and on their arguments, which are the credentials and the claim
+// of the connecting process.
 type access struct {
 	hasSecrets      bool // whether a process must prove to know a secret
 	hasClientSecret bool // whether one of the secrets is for clients
@@ -143,7 +142,7 @@ func alternativeNames(c *x509.Certificate) []string {
 // role, and accepts all of them.
 type secrets struct{ peers, clients [][]byte }
 
-// ofRole returns the secrets of peers if peer is true, and those of clients otherwise.
+// ofRole returns the secrets of peers if peer is true, and the secrets of clients otherwise.
 func (s secrets) ofRole(peer bool) [][]byte {
 	if peer {
 		return s.peers

@@ -26,8 +26,10 @@ const (
 	// maxWrite is the maximum number of bytes of one write, to which the write timeout applies. So a
 	// slow connection that makes progress does not fail.
 	maxWrite = 256 << 10
-	// firstAllocation is the number of bytes that are allocated for a frame before any of its bytes has
-	// arrived. firstReserved replaces it on a connection with FrameLimits.Reserve.
+	// firstAllocation is the number of bytes that ReadFrame allocates for a frame before any of its bytes has
+	// arrived, so that a process cannot occupy much memory by sending only the length of a frame. If
+	// FrameLimits.Reserve is set, it is firstReserved for frames up to FrameLimits.Free, and skippedHead for
+	// larger ones.
 	firstAllocation = 1 << 20
 	firstReserved   = 4 << 10
 	// framePart is the size of the parts of a frame to which FrameLimits.Stall applies.
@@ -40,8 +42,8 @@ const (
 type FrameLimits struct {
 	// Max is the maximum size of a frame in bytes. It must be at most MaxFrame.
 	Max int
-	// Stall is the time in which the rest of a frame, or the next 64 KiB of the frame, must arrive.
-	// Zero means no limit.
+	// Stall is the time within which the next 64 KiB of a frame must arrive, or the rest of the frame if that
+	// is less. Zero means no limit.
 	Stall time.Duration
 	// Reserve, which may be nil, is called for each frame that is larger than Free, which is at least
 	// 64 bytes. It reserves memory for the frame. If it returns an error, ReadFrame skips the frame,
@@ -121,9 +123,9 @@ func (c *Conn) LimitFrames(l FrameLimits) { c.limits = l }
 func (c *Conn) Close() error { return c.raw.Close() }
 
 // ErrFrameTooLarge is wrapped by the error of ReadFrame if the frame is larger than the limit, which means
-// that the other side does not keep to the protocol. It does not wrap [api.ErrTooLarge], which is a reply
-// to a request: a client must not take the message of a foreign server at an address for a reply of the
-// log.
+// that the other side does not keep to the protocol. It does not wrap [api.ErrTooLarge], with which a peer
+// replies to a request that is too large: the frame can come from a foreign server at the address, and a
+// client must not report it as such a reply.
 var ErrFrameTooLarge = errors.New("the other side has sent a frame that is too large")
 
 // ReadFrame returns the next frame, which the caller may keep. If the frame is larger than the limit,

@@ -212,8 +212,8 @@ func TestConn_TimeoutsEndStalledReads(t *testing.T) {
 	}
 }
 
-// TestConn_SlowFrameDoesNotTimeOut checks that a connection receives a large frame that takes longer than
-// the timeouts in all, but makes progress.
+// TestConn_SlowFrameDoesNotTimeOut checks that a connection receives a large frame that makes progress,
+// although the whole frame takes longer than the timeouts.
 func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))

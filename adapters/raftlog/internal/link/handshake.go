@@ -192,8 +192,8 @@ func (i Identity) checkServer(s tls.ConnectionState) error {
 		strings.Join(certificateNames(s.PeerCertificates[0]), ", "), strings.Join(i.PeerNames, ", "))}
 }
 
-// isSentWithoutProof reports whether the accepting side may send this reason without a proof, to a
-// process that does not know the secret.
+// isSentWithoutProof reports whether the accepting side may send the reason to a process that has not proved
+// to know the secret. Such a reply contains no proof of the accepting side either.
 func (r Reason) isSentWithoutProof() bool {
 	return r == ReasonSecret || r == ReasonNoSecret || r == ReasonVersion || r == ReasonNoClients
 }

@@ -251,7 +251,8 @@ func TestHandshake_TimesOutForSlowSender(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/dials %v", name, dials), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					near, far := memoryPair(t)
-					// A TLS record or a frame can begin with these bytes.
+					// These bytes are a valid beginning of a TLS handshake, or of a frame without TLS, so
+					// only the time can make the handshake fail.
 					bytes := []byte{0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3}
 					if identity("a").Insecure {
 						bytes = []byte{0, 0, 1, 0, 'L', 'E', 'R', 'L', supported.Lowest, supported.Highest, 1, 1, 9}

@@ -120,7 +120,7 @@ type message struct {
 	versions Versions
 	code     byte
 	peer     bool
-	content  []byte // the bytes before the proof
+	content  []byte // the bytes before the proof, which the proof covers
 	proof    []byte
 }
 

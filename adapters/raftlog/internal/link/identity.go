@@ -74,13 +74,13 @@ type Identity struct {
 	// Secrets, if not nil, returns the secrets to use instead of Secret and ClientSecret. Any goroutine
 	// may call it, once for each handshake.
 	Secrets func() api.Secrets
-	// TLS contains the certificates of the user. This package does not modify it. The version is TLS
-	// 1.3, and both sides must have certificates. The dialing side needs Certificates or
-	// GetClientCertificate. The accepting side needs ClientCAs, unless ClientAuth is
-	// RequireAnyClientCert and VerifyConnection or VerifyPeerCertificate is set. If ServerName is
-	// empty, the certificate of the accepting side must contain the host of the address that is passed
-	// to Dial, or else that of the remote address. On the dialing side, VerifyConnection receives that
-	// host as ServerName.
+	// TLS contains the certificates of the user. This package does not modify it. The version is TLS 1.3,
+	// and both sides must have certificates. The dialing side needs Certificates or GetClientCertificate.
+	// The accepting side needs ClientCAs, unless ClientAuth is RequireAnyClientCert and VerifyConnection or
+	// VerifyPeerCertificate is set. If ServerName is empty, the certificate of the accepting side must
+	// contain the host of the address that is passed to Dial, or the host of the remote address if the
+	// passed address contains no host. On the dialing side, VerifyConnection receives that host as
+	// ServerName.
 	TLS *tls.Config
 	// PeerNames contains the names of which the certificate of a peer must contain one, and ClientNames
 	// those for clients. If PeerNames is empty, every certificate is accepted that contains the ID of

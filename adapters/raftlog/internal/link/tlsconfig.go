@@ -81,8 +81,8 @@ func hardenTLS(c *tls.Config) *tls.Config {
 	c.MinVersion = tls.VersionTLS13
 	c.SessionTicketsDisabled = true
 	c.ClientSessionCache = nil
-	// Smaller TLS records at the beginning of a connection would not help, because frames are large, or
-	// are flushed.
+	// Always send records of full size. By default crypto/tls begins with small records, so that the receiver
+	// can use the first bytes early, but a receiver of frames needs the whole frame.
 	c.DynamicRecordSizingDisabled = true
 	return c
 }

@@ -91,7 +91,7 @@ func decodeMembers(d *wire.Decoder) Members {
 	return m
 }
 
-// decodeString decodes a string, which may be as long as the rest of the record.
+// decodeString decodes a string, whose length is limited only by the remaining bytes of the record.
 func decodeString(d *wire.Decoder) string { return d.String("text", uint64(len(d.B))) }
 
 func (es *Elections) append(b []byte) []byte {
@@ -137,7 +137,8 @@ func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 	return es, nil
 }
 
-// Sum returns a checksum of the state, without Skips. Equal states have equal checksums.
+// Sum returns a checksum of the state without Skips, which may differ between peers. Equal states have equal
+// checksums.
 func (s *State) Sum() uint64 {
 	h := fnv.New64a()
 	h.Write(s.appendRecord(nil, nil))

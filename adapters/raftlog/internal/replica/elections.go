@@ -68,7 +68,7 @@ type transition struct {
 
 func compareTransitions(a, b transition) int { return cmp.Compare(a.index, b.index) }
 
-// peerCandidates contains the numbers of a peer's candidates.
+// peerCandidates counts the candidates of one peer.
 type peerCandidates struct {
 	candidates map[string]int // the number of the peer's candidates, by election
 	heads      int            // the number of elections whose head is a candidate of the peer
@@ -160,7 +160,7 @@ var (
 )
 
 const (
-	// maxTransitions is the maximum number of entries that ended or restarted elections to store.
+	// maxTransitions is the maximum number of transitions to store.
 	maxTransitions = 1 << 17
 	// maxForget is the maximum number of elections that one Forget operation removes, to limit its
 	// duration.
@@ -253,7 +253,8 @@ func (es *Elections) storeElection(name string, e Election, index uint64) {
 	es.byName[name] = e
 }
 
-// addToCounts adds n, which is 1 or -1, to the counts in peers for each candidate of an election.
+// addToCounts adds the candidates of an election to the counts in es.peers if n is 1, and subtracts them if n
+// is -1.
 func (es *Elections) addToCounts(name string, e Election, n int) {
 	for i, c := range e.Candidates {
 		p := es.peers[c.Peer]

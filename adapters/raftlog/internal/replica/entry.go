@@ -61,7 +61,7 @@ func EncodeEntry(h Header, data []byte) []byte {
 	return AppendEntry(make([]byte, 0, HeaderSize+len(data)), h, data)
 }
 
-// AppendEntry appends to b the data of an engine's entry, which is the same as EncodeEntry returns.
+// AppendEntry appends to b the same data of an engine's entry that EncodeEntry returns.
 func AppendEntry(b []byte, h Header, data []byte) []byte {
 	kind := byte(h.Kind)
 	if h.Guard != (Guard{}) {

@@ -46,7 +46,8 @@ func TestDecodeEntry_RestoresConfig(t *testing.T) {
 	read, err := DecodeConfig(d.Data)
 	require.NoError(t, err)
 	require.Equal(t, c, read)
-	// An entry of the kind Config must have the type ConfChangeV2, and the reverse.
+	// An entry of the kind Config must have the engine's type ConfChangeV2, and no other kind may have this
+	// type.
 	_, err = DecodeEntry(&raftpb.Entry{Data: EncodeEntry(Header{Kind: api.KindConfig}, nil)})
 	require.ErrorIs(t, err, ErrMalformed)
 	raw, err = proto.Marshal(&raftpb.ConfChangeV2{Context: EncodeEntry(Header{Kind: api.KindState}, nil)})

@@ -13,8 +13,8 @@ import (
 )
 
 // maxRecent is the number of recent entries at which the table moves the first maxEntries of them into
-// buckets. The other entries remain recent, so that inserting an ID a little later than newer IDs does
-// not change a bucket.
+// buckets. The other entries remain recent, so that an ID that arrives a little after newer IDs can be
+// inserted without changing a bucket.
 const maxRecent = maxEntries + 256
 
 // idEntry is a request ID with the index and the CRC32C of its update.
@@ -52,7 +52,7 @@ type IDs struct {
 	len     int
 
 	oldest      uint64 // the smallest index of all entries; undefined if oldestKnown is false
-	oldestKnown bool   // whether oldest was computed after entries were last removed
+	oldestKnown bool   // whether oldest is valid: false from a removal of entries until oldest is computed again
 }
 
 // newIDs returns an empty table of request IDs.

@@ -34,8 +34,8 @@ type bucket struct {
 // bucketHeader contains the parameters by which the entries of a bucket are encoded. Its fields are
 // exported for encoding/binary.
 type bucketHeader struct {
-	First                 api.RequestID // its time is subtracted from times; not after the ID of the first entry
-	Base                  uint64        // is subtracted from indexes; at most the smallest index
+	First                 api.RequestID // at most the first ID; its time is subtracted from all times
+	Base                  uint64        // at most the smallest index; it is subtracted from all indexes
 	TimeWidth, IndexWidth uint8
 }
 
@@ -46,7 +46,7 @@ func (h *bucketHeader) entrySize() int { return h.keySize() + int(h.IndexWidth) 
 
 func millisOf(id api.RequestID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
 
-// addMillis returns id with ms added to its time, modulo 2^48.
+// addMillis returns id with ms added to its time, modulo 2^48: adding -ms subtracts ms.
 func addMillis(id api.RequestID, ms uint64) api.RequestID {
 	binary.BigEndian.PutUint64(id[:8], binary.BigEndian.Uint64(id[:8])+ms<<16)
 	return id

@@ -60,7 +60,7 @@ func (v *IDsView) WriteTo(w io.Writer) (int64, error) {
 			entries = entries[:0]
 		}
 	}
-	if err := flush(); err != nil { // the header of an empty table is not written before
+	if err := flush(); err != nil { // if the table is empty, this writes the header
 		return written, err
 	}
 	buf = binary.BigEndian.AppendUint32(buf, crc)

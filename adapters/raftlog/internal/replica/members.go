@@ -21,9 +21,9 @@ type Members struct {
 	Outgoing []Peer // the previous voters, while a change of the voters is in progress
 	Learners []Peer
 	Removed  []string // the IDs of the peers that were removed from the cluster
-	// Change is the ID of the newest change of the voters. Changed is the index of the entry that
-	// completed this change, or 0 before. Settled is the index of the entry which shows that a majority
-	// of the new voters has stored the entry at Changed, or 0 before.
+	// Change is the ID of the newest change of the voters. Changed is the index of the entry that completed
+	// this change, or 0 until then. Settled is the index of the entry that confirms that a majority of the new
+	// voters has stored the entry at Changed, or 0 until then.
 	Change           api.RequestID
 	Changed, Settled uint64
 }
@@ -39,7 +39,7 @@ func RaftID(cluster, peer string) uint64 {
 	return id
 }
 
-// Numbered returns a peer with the number by which the engine identifies it.
+// Numbered returns p as a Peer, with the number by which the engine identifies it.
 func Numbered(cluster string, p api.Peer) Peer {
 	return Peer{ID: p.ID, Addr: p.Addr, Raft: RaftID(cluster, p.ID)}
 }

@@ -22,7 +22,7 @@ type Op struct {
 	Addr      string        `json:"addr,omitempty"`
 }
 
-// Operation is the kind of an Op. The log stores the values, so new ones are appended.
+// Operation is the kind of an Op. The log stores the numbers of the operations, so new ones must be appended.
 type Operation byte
 
 // These are the operations on elections and on the log.
@@ -111,7 +111,8 @@ type Config struct {
 	Peers []Peer `json:"peers,omitempty"`
 }
 
-// Phase is a step of a change of the membership. The log stores the values, so new ones are appended.
+// Phase is a step of a change of the membership. The log stores the numbers of the phases, so new ones must be
+// appended.
 type Phase byte
 
 // These are the phases of a change of the membership.

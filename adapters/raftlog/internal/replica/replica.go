@@ -29,7 +29,7 @@ type State struct {
 	Index, Term uint64        // the index and the term of the last applied entry
 	Clock       time.Time     // the clock of the log: the newest time of an entry
 	Window      time.Duration // the deduplication window
-	Horizon     time.Time     // request IDs with earlier times were removed
+	Horizon     time.Time     // the time before which the peers have removed all request IDs
 	Election    time.Duration // the election timeout of the cluster
 	// TransferTerm is the newest term whose leader has announced a transfer of its leadership.
 	TransferTerm uint64
@@ -63,7 +63,8 @@ type Outcome struct {
 	// Err is the reason why the entry changes nothing, or nil: api.ErrStale, ErrFuture,
 	// ErrRequestIDReused, ErrFenced, ErrChanging or ErrInvalid.
 	Err error
-	// First is the index of the first entry with the same ID, which was applied: Index, or less.
+	// First is the index of an earlier entry with the same ID if such an entry was applied, and otherwise
+	// Index.
 	First uint64
 	// Election is the name of the election that a Control entry concerns. It is empty for Expire and
 	// Forget.

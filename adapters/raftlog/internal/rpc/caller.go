@@ -45,8 +45,8 @@ type reply struct {
 
 func (k *call) messageKind() byte { return k.request.frame[0] }
 
-// changesState reports whether the call proposes an update or changes the peers. The outcome of such a
-// call can be unknown.
+// changesState reports whether the call proposes an update or changes the peers. If no reply arrives, the
+// outcome of such a call is unknown.
 func (k *call) changesState() bool {
 	return k.messageKind() == msgPropose || k.messageKind() == msgChangePeers
 }
@@ -109,7 +109,7 @@ func (c *Caller) receiveReplies() error {
 		}
 		signal(c.frameReceived)
 		if len(frame) == 0 {
-			continue // the server answers a ping by an empty frame
+			continue // an empty frame is the server's answer to a ping
 		}
 		if err := c.dispatchReply(frame); err != nil {
 			return err
@@ -157,10 +157,10 @@ func (c *Caller) dispatchReply(frame []byte) error {
 	return err
 }
 
-// Alive returns an error if the connection has ended or the server does not answer. It returns
-// immediately if no calls are pending or a frame has arrived since the previous call of Alive.
-// Otherwise it sends a ping. If ctx ends before a frame arrives, Alive closes the connection, unless a
-// message is being written, which has its own timeout. Only one goroutine may call Alive.
+// Alive returns an error if the connection has ended or the server does not answer. It returns immediately
+// if no calls are pending, if a frame has arrived since the previous call of Alive, or while a message is
+// being written, which has its own timeout. Otherwise it sends a ping. If ctx ends before a frame arrives,
+// Alive closes the connection, unless a message is being written by then. Only one goroutine may call Alive.
 func (c *Caller) Alive(ctx context.Context) error {
 	c.mu.Lock()
 	idle := len(c.calls) == 0
@@ -212,9 +212,8 @@ func (c *Caller) sendRequest(ctx context.Context, k *call) error {
 	return nil
 }
 
-// abandon stops waiting for the reply to a call, and cancels the call on the server. It returns inTime
-// = false if the reply has already arrived, and sent = true if the server may have received the
-// request.
+// abandon stops waiting for the reply to a call, and cancels the call on the server. inTime is false if the
+// reply has already arrived. sent is true if the server may have received the request.
 func (c *Caller) abandon(k *call) (inTime, sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 const (
 	// maxFrame is the maximum size of a frame that a client sends: an update and its header.
 	maxFrame = wire.MaxData + 1<<20
-	// frameStall is the time in which the rest of a frame, or the next 64 KiB of the frame, must
-	// arrive.
+	// frameStall is the time within which the next 64 KiB of a frame must arrive, or the rest of the frame if
+	// that is less.
 	frameStall = 5 * time.Second
 	// freeFrame is the size up to which the server receives a request without reserving memory. It is
 	// also the total size of the requests and replies that each connection may always have in progress.
@@ -38,7 +38,7 @@ const (
 	callsStall = 10 * time.Second
 )
 
-// load is what one connection, all connections from one address, or all clients occupy.
+// load counts what one connection, all connections from one address, or all clients occupy.
 type load struct {
 	conns, streams int
 	calls          int   // the number of calls in progress
@@ -53,12 +53,12 @@ var (
 	maxTotalLoad   = load{conns: 1024, streams: 256, calls: 8 << 10, memory: 64 << 20}
 )
 
-// add returns the sum of two loads.
+// add returns the sum of the loads l and more.
 func (l load) add(more load) load {
 	return load{l.conns + more.conns, l.streams + more.streams, l.calls + more.calls, l.memory + more.memory}
 }
 
-// subtract returns the difference of two loads.
+// subtract returns the difference of the loads l and less.
 func (l load) subtract(less load) load {
 	return load{l.conns - less.conns, l.streams - less.streams, l.calls - less.calls, l.memory - less.memory}
 }
@@ -114,8 +114,8 @@ type client struct {
 	own     load
 }
 
-// addClient adds a connection from an address with the load l. It returns an error if that exceeds a
-// limit. The caller must close the client in any case.
+// addClient returns a client for a new connection from an address, and adds the load l to it. It returns an
+// error if l exceeds a limit. The caller must close the client even after an error.
 func (u *usage) addClient(address string, l load) (*client, error) {
 	c := &client{usage: u, address: address}
 	return c, c.addLoad(l)
@@ -147,7 +147,8 @@ func (c *client) close() {
 	c.addToLoads(load{}.subtract(c.own))
 }
 
-// addToLoads adds the load by to the client, its address and the total. The caller holds usage.mu.
+// addToLoads adds the load by to the loads of the client, of its address, and of all clients. The caller holds
+// usage.mu.
 func (c *client) addToLoads(by load) {
 	u := c.usage
 	c.own, u.total = c.own.add(by), u.total.add(by)

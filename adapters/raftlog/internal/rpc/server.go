@@ -32,9 +32,9 @@ func NewServer(service Service) *Server {
 	return &Server{service: service, usage: usage{addresses: map[string]load{}}, rejections: make(chan struct{}, maxRejections)}
 }
 
-// serveConn calls serve with a context that serve can cancel, and closes conn when this context is
-// done. It returns the cause of the context, or nil if the client has closed the connection. It returns
-// only after all goroutines of the WaitGroup have ended.
+// serveConn calls serve with a context that is derived from ctx and that serve can cancel, and closes conn
+// when this context is done. It returns the cause of the context, or nil if the client has closed the
+// connection. It returns only after all goroutines of the WaitGroup have ended.
 func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve func(context.Context, context.CancelCauseFunc) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	goroutines.Go(func() {
@@ -246,8 +246,8 @@ const silenceLimit = 20 * time.Second
 
 var errClientSilent = errors.New("the client has sent nothing for too long")
 
-// cancelIfSilent cancels a call if the client sends no frame between two checks. It returns then, or
-// when ctx is done.
+// cancelIfSilent calls cancel if the client sends no frame within silenceLimit. It returns then, or when ctx
+// is done.
 func (v *callServer) cancelIfSilent(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(silenceLimit)
 	defer ticker.Stop()

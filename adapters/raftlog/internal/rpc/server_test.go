@@ -240,7 +240,7 @@ func TestServer_LimitsReplies(t *testing.T) {
 // client does not read, and that the stream continues when the client reads again, even after a time that
 // exceeds all timeouts.
 func TestServer_StopsReadingForUnreadStream(t *testing.T) {
-	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // exceed the limits of entries and of bytes
+	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // more entries of this size than a connection holds
 		runInBubble(t, func(t *testing.T, h *harness) {
 			h.cluster.Append(all, size)
 			events := h.requestEntries(t.Context(), 1)
@@ -277,7 +277,7 @@ func TestServer_LimitsPendingUpdates(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		for _, size := range []int{1 << 20, 8 << 20} { // more than the two updates leave
+		for _, size := range []int{1 << 20, 8 << 20} { // more than the limit leaves after the two updates
 			_, err := h.caller.Propose(t.Context(), api.NewRequestID(), make([]byte, size))
 			require.ErrorIs(t, err, api.ErrBusy)
 			require.ErrorContains(t, err, "bytes of requests and replies in progress of one connection")

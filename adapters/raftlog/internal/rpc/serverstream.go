@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Stream serves the stream that a client requests on a connection from an address. It ends when the
-// client closes the connection or has sent nothing for 30 s, or ctx is done. Then it closes the
-// connection. The errors are those of [Server.Calls].
+// Stream serves the stream that a client requests on a connection from an address. It ends when the client
+// closes the connection or has sent nothing for 30 s, or ctx is done. Then it closes the connection. It
+// returns the same errors as [Server.Calls].
 func (s *Server) Stream(ctx context.Context, conn Conn, address string) error {
 	client, busy := s.usage.addClient(address, load{conns: 1, streams: 1})
 	defer client.close()

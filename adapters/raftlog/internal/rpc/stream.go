@@ -13,8 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// ErrQuiet is returned by a stream whose server has sent nothing for longer than the patience of the
-// stream.
+// ErrQuiet is returned by a stream whose server has sent nothing for the time patience (see Entries).
 var ErrQuiet = errors.New("no message from the peer")
 
 const (

@@ -28,7 +28,7 @@ func (c *clients) runChanges() {
 		voters = append(voters, h.peerByID(v.ID))
 	}
 	if from.core.Replica().Members.Joint() || slices.ContainsFunc(voters, func(p *peer) bool { return p.stopped }) {
-		later() // because the leader does not know yet that the last change is complete
+		later() // the last change is in progress, or the leader does not know yet that it is complete
 		return
 	}
 	size := 3 + h.rand.IntN(3)
@@ -106,7 +106,8 @@ func (c *clients) changeVoters(id api.RequestID, to []api.Peer, end func()) {
 		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrNoSpace), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
 			again(id)
 		case errors.Is(r.Err, api.ErrInvalid) && (c.isCurrent(to) || c.containsRemoved(to)):
-			// The log has applied an earlier attempt with another ID, or another change.
+			// The change is not necessary or not possible any more: the log has applied an earlier attempt
+			// with another ID, or another change.
 			end()
 		default:
 			h.failf("%s: change to %v: %v", p.ID, to, r.Err)

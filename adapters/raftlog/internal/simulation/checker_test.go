@@ -14,9 +14,9 @@ import (
 // checker records what any peer has observed, to check that later observations of all peers agree.
 type checker struct {
 	h          *harness
-	counts     map[string]int           // the numbers of events of each kind, which show that a run contains such events
+	counts     map[string]int           // the number of events of each kind, which shows whether a run contains such events
 	committed  []committedEntry         // the committed entries in order; the first one has index 2
-	ids        map[api.RequestID]uint64 // the indexes of applied updates
+	ids        map[api.RequestID]uint64 // the indexes of the applied updates, by request ID
 	leaders    map[uint64]string        // the leaders of the log by their terms
 	logEntries map[position]logEntry    // the entries that any log has contained
 	sums       map[uint64]uint64        // the checksums of the replica, by index
@@ -29,7 +29,7 @@ type checker struct {
 // committedEntry is an entry that some peer considers committed.
 type committedEntry struct {
 	term       uint64
-	newestTerm uint64 // the smallest term of a peer that has applied the entry: the term in which it was committed
+	newestTerm uint64 // the smallest term of all peers that have applied the entry: the term in which it was committed
 	kind       api.Kind
 	id         api.RequestID
 	sum, all   uint32
@@ -124,8 +124,8 @@ func (c *checker) checkCommitted(p *peer, outcomes []replica.Outcome) {
 	}
 }
 
-// recordEnded records which elections are ended after the outcome o. The replica of p is at least as
-// new as o.
+// recordEnded records which elections are ended after the outcome o, according to the replica of p, which has
+// applied at least the entry of o.
 func (c *checker) recordEnded(p *peer, o replica.Outcome) {
 	for _, name := range append([]string{o.Election}, o.Expired...) {
 		ended := p.core.Replica().Elections.Get(name).Ended
@@ -309,7 +309,7 @@ func (c *checker) checkHolder(p *peer) {
 		last := c.holders[name]
 		switch {
 		case last == held:
-		case held.token > last.token: // the candidate may have expired and joined again in between
+		case held.token > last.token: // a later leadership, possibly of the same candidate
 			c.h.tracef("%s: leads %s with %v", p.ID, name, held)
 			c.counts["holders"]++
 			c.holders[name] = held

@@ -24,7 +24,7 @@ type clients struct {
 	calls       map[uint64]call
 	answered    map[uint64]bool // the tokens of calls that have a reply
 	done        []*update       // the newest updates that a peer has acknowledged
-	pending     int             // the number of operations that must complete before the run ends
+	pending     int             // the number of requests and replacements of peers that must complete before the run ends
 	changing    bool
 }
 

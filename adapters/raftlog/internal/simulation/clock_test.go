@@ -10,7 +10,7 @@ type clock struct {
 	h      *harness
 	rate   float64
 	origin time.Duration
-	offset time.Duration // how far the wall clock is wrong
+	offset time.Duration // how far the wall clock is ahead of the correct time; negative if it is behind
 }
 
 func newClock(h *harness) clock {

@@ -11,7 +11,7 @@ import (
 // faultRates contains the mean time between two events of each kind. A zero means that the event does
 // not happen.
 type faultRates struct {
-	badNetwork                                                 time.Duration // changes of the quality of the network
+	badNetwork                                                 time.Duration // changes of network delays and losses
 	partition, pause, crash, blackout, slowDisk, wrongClock    time.Duration
 	handOver, snapshot, resign, endElection, clockJump, change time.Duration
 	badDisk, lostDisk, learner, fullDisk, lostDirectory        time.Duration
@@ -108,7 +108,8 @@ func (h *harness) injectFaults() {
 	})
 	h.repeatRandomly(h.faults.badDisk, func() {
 		if p := h.faultTarget(); p != nil {
-			// Most of the next operations of the disk are writes and syncs of the log or of a snapshot.
+			// Let one of the next operations fail. Most of them are writes and syncs of the log or of a
+			// snapshot.
 			p.disk.FailAt(p.disk.Ops() + 1 + h.rand.IntN(8))
 		}
 	})
@@ -150,7 +151,7 @@ func (h *harness) injectFaults() {
 	})
 	h.repeatRandomly(h.faults.endElection, func() {
 		name := electionName(h.rand.IntN(h.elections))
-		if (h.expireIDs || h.noClients) && h.randomBool(0.3) { // only in runs whose clients need no request ID any more
+		if (h.expireIDs || h.noClients) && h.randomBool(0.3) { // endAndForget makes request IDs expire
 			c.endAndForget(name)
 			return
 		}

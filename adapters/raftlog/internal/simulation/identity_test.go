@@ -37,9 +37,9 @@ func (p *peer) claim() link.Claim {
 	return link.Claim{Founding: p.known.Founding, Instance: p.instance, Start: p.starts, Process: fmt.Sprint(p.instance, p.process)}
 }
 
-// connect completes the handshake of two processes before the first frame from one to the other, and
-// reports whether frames may arrive. A frame of an earlier process arrives only on a connection that
-// existed.
+// connect reports whether a frame from one process to another may arrive. Before the first frame, it executes
+// the handshake of the two processes. A frame of a process that has ended arrives only if the two processes
+// were connected.
 func (p *peer) connect(from *peer, claim link.Claim) bool {
 	if p.h.trustAll || p.connected[claim.Process] {
 		return true
@@ -54,8 +54,8 @@ func (p *peer) connect(from *peer, claim link.Claim) bool {
 	return true
 }
 
-// checkClaim is what one side of a handshake does: it accepts the claim of the other side, or refuses
-// it and sends the refusal.
+// checkClaim is the part of a handshake that p executes: it accepts the claim of the other side, or refuses
+// the claim and sends the refusal.
 func (p *peer) checkClaim(other *peer) bool {
 	claim := other.claim()
 	_, _, refused := p.known.Meet(other.ID, claim)
@@ -180,7 +180,7 @@ func (h *harness) loseVoterDirectory() {
 	p.loseDirectory()
 	if p.isFounder() {
 		p.createFounder(p.seeds)
-	} else if p.createFromSnapshot(l, p.seeds) { // Open of a node creates the data in the same way
+	} else if p.createFromSnapshot(l, p.seeds) { // raftlog.Open also creates the data of a joining peer from a snapshot
 		p.stopPermanently("the snapshot contains its vote")
 		return
 	}

@@ -85,7 +85,7 @@ func (h *harness) checkLearners() {
 	if returning != nil {
 		returning.crash()
 	}
-	h.advance(h.now + 3*election) // because the engine considers a silent learner active for some time
+	h.advance(h.now + 3*election) // until the engine considers the silent learner inactive
 	h.skipTime(absentTime)
 	h.waitFor("stopped learners are removed", recoveryLimit, func() string {
 		l := h.leader()

@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// lostDisk is a peer that has lost its disk and returns with the same ID. The leader remembers what the
-// peer has acknowledged, so that the peer stops. If that leader is lost as well, no peer remembers the
-// acknowledgements, which the log cannot handle. Then the harness stops the peer before it violates a
+// lostDisk is a peer that has lost its disk and returns with the same ID. It must stop when the leader tells
+// it what it has acknowledged. If another leader replaces that leader, no peer remembers what the peer has
+// acknowledged, and the log cannot detect the loss. So the harness stops the peer before it can violate a
 // condition.
 type lostDisk struct {
 	p, leader *peer
@@ -64,16 +64,16 @@ func (p *peer) isFounder() bool { return slices.Contains(p.seeds, p.Peer) }
 // hasLostDisk reports whether the peer has lost its disk and still runs.
 func (p *peer) hasLostDisk() bool { return p.h.lostDisk != nil && p.h.lostDisk.p == p }
 
-// watchLostDisk stops the peer that has lost its disk if peer q shows that another leader has replaced
-// the leader which remembers the acknowledgements.
+// watchLostDisk stops the peer that has lost its disk if the state of q shows that another leader has replaced
+// the leader that remembers the acknowledgements.
 func (h *harness) watchLostDisk(q *peer) {
 	if x := h.lostDisk; x != nil && (q.observed.term > x.term || q == x.leader && !q.observed.isLeader) {
 		h.schedule(0, func() { h.replaceLostDisk(x.p) })
 	}
 }
 
-// stopLostDisk replaces the peer that has lost its disk, because the leader remembers what the peer has
-// acknowledged, so that the peer must stop.
+// stopLostDisk handles the expected reaction of a peer that has lost its disk: the peer has learned from the
+// leader that its log lacks acknowledged entries, and must stop. stopLostDisk replaces the peer.
 func (h *harness) stopLostDisk(p *peer, reason error) {
 	h.tracef("%s: must stop: %v", p.ID, reason)
 	h.checker.counts["lost"]++

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// blocked is the number of cuts of a direction from which on even frames in flight do not arrive.
+// blocked is the value of network.cuts with which a direction is interrupted completely. With a smaller value,
+// some of the frames in flight still arrive.
 const blocked = 1 << 20
 
 type peerPair struct{ from, to string }
@@ -72,7 +73,8 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 				// peer.
 				return
 			}
-			// Some frames were in flight when the connection was cut, and still arrive.
+			// Drop the frame if its direction was cut while it was in flight: always if the direction is
+			// blocked, and otherwise with a probability of 0.8.
 			if c := n.cuts[peerPair{from.ID, to}]; c >= blocked || c > 0 && h.randomBool(0.8) {
 				return
 			}

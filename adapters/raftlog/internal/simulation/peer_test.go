@@ -16,8 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// peer is the machine of a peer. The fields after process belong to the process that runs on the
-// machine.
+// peer is a peer with its machine. The fields from process on belong to the process that runs on the machine.
 type peer struct {
 	api.Peer
 	clock
@@ -68,7 +67,7 @@ func (h *harness) newPeer() *peer {
 	}
 	p.instance = fmt.Sprintf("%x", h.rand.Uint64())
 	if h.maxIDs > 0 {
-		p.maxIDs = h.maxIDs + h.rand.IntN(h.maxIDs) // the limits differ, because only the leader checks its own limit
+		p.maxIDs = h.maxIDs + h.rand.IntN(h.maxIDs) // the limits differ, because a leader applies only its own limit
 	}
 	h.nextPeer++
 	h.peers = append(h.peers, p)
@@ -107,7 +106,7 @@ func (p *peer) start() {
 		return
 	}
 	tables.Disabled = h.disabled
-	if l := h.leader(); p.learner && l != nil { // as an operator would configure the current voters
+	if l := h.leader(); p.learner && l != nil { // configure the current voters, as an operator would
 		p.seeds = l.core.Replica().Members.Membership().Voters
 	}
 	p.outcomes = nil
@@ -150,7 +149,7 @@ func (p *peer) runInput(f func()) {
 	default:
 		p.core.SetFreeSpace(p.appender.FreeSpace(), p.waitingForSpace)
 		f()
-		if p.up && !p.h.randomBool(0.05) { // otherwise the next input handles this output as well
+		if p.up && !p.h.randomBool(0.05) { // sometimes handle the output only after the next input
 			p.handleOutput()
 		}
 	}
@@ -196,7 +195,7 @@ func (p *peer) resumeProcess() {
 		if each && p.up {
 			p.handleOutput()
 		}
-		if !p.up { // one of the inputs has stopped the process
+		if !p.up { // this input, or the handling of its output, has stopped the process
 			return
 		}
 	}

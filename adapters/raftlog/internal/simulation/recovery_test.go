@@ -69,9 +69,9 @@ func (h *harness) recoverCluster() {
 	}
 }
 
-// fillIDs proposes updates until the leader stores its maximum number of request IDs and rejects
-// updates. The leader must accept updates again when time has passed, although no entries are written
-// in between.
+// fillIDs proposes updates until the leader stores its maximum number of request IDs and rejects updates.
+// Then it lets the wall clocks advance, and checks that the leader removes the IDs, although no updates
+// advance the clock of the log.
 func (h *harness) fillIDs() {
 	if h.maxIDs == 0 {
 		return
@@ -108,7 +108,7 @@ func (h *harness) fillIDs() {
 		}
 		return h.findProblem()
 	})
-	h.advance(h.now + election) // peers must receive the wall clocks of the others, which have jumped too
+	h.advance(h.now + election) // the wall clocks have jumped, so wait until the peers have received each other's new times
 }
 
 // membersKnownTo returns the members, according to the leader l, that were not stopped permanently.
@@ -162,7 +162,7 @@ func (h *harness) findProblem() string {
 	for i := range h.elections {
 		name := electionName(i)
 		e := state.Elections.Get(name)
-		if e.Ended { // the election was restarted, and a delayed request must not end it again
+		if e.Ended { // every client that ended it has restarted it, and no delayed request may end it again
 			return name + " is ended"
 		}
 		for _, p := range members {

@@ -218,7 +218,7 @@ func diskStalls(h *harness) {
 	if applied < 20 {
 		h.failf("%d updates are applied while a disk is stalled", applied)
 	}
-	if p.diskStalled = false; h.randomBool(0.5) { // the disk continues, or the peer crashes as well
+	if p.diskStalled = false; h.randomBool(0.5) { // the disk works again; in half of the runs, the peer also crashes
 		p.crash()
 		p.start()
 		return

@@ -36,8 +36,8 @@ func decodeStateMachine(b []byte) stateMachine {
 	return stateMachine{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}
 }
 
-// applyNow starts the next request to the state machine. It reports whether the core may have new
-// output after that.
+// applyNow starts the next request to the state machine, now or a little later. It reports whether the core
+// may already have new output because of the request.
 func (p *peer) applyNow() bool {
 	if p.applying || len(p.apply) == 0 {
 		return false

@@ -114,8 +114,8 @@ func (p *peer) newestFile() ([]byte, snapshot.Meta) {
 	return raw, r.Meta()
 }
 
-// openDisk reads the data on the disk of a peer. Like Open of a node, it returns an error if the disk
-// has no space.
+// openDisk reads the data on the disk of a peer. Like raftlog.Open, it returns an error if the disk has no
+// space.
 func (p *peer) openDisk() (*replica.State, core.Snapshot, error) {
 	r, err := snapshot.Open(p.fs, snapDir)
 	p.requireNoError(err)
@@ -131,8 +131,8 @@ func (p *peer) openDisk() (*replica.State, core.Snapshot, error) {
 	last, err := p.log.LastIndex()
 	p.requireNoError(err)
 	if term, err := p.log.Term(m.Index); last < m.Index || err != nil || term != m.Term {
-		// Reset the log now, because the power failed between the installation of a snapshot and the
-		// reset of the log.
+		// The power failed after a snapshot was installed and before the log was reset, so the log does not
+		// contain the last entry of the snapshot. Reset the log now.
 		if err := p.log.Reset(m.Index, m.Term); err != nil {
 			p.requireNoError(unexpectedError(err))
 			p.log.Close()
@@ -203,8 +203,8 @@ func (p *peer) finishWrite() {
 	p.startWrite()
 }
 
-// waitForSpace makes the remaining Writes wait for disk space, and writes their votes first, as a node
-// does.
+// waitForSpace makes the remaining Writes wait for disk space, as a real peer does. Meanwhile it writes and
+// sends the votes in these Writes, which do not depend on the entries that lack space.
 func (p *peer) waitForSpace() {
 	p.waitingForSpace = true
 	p.h.checker.counts["waited"]++
@@ -230,7 +230,7 @@ func (p *peer) waitForSpace() {
 	p.scheduleInput(p.h.duration(time.Millisecond, 500*time.Millisecond), func() { p.waitingForSpace = false })
 }
 
-// reserveSpace sometimes tries again to allocate the disk space that was missing, as a node does.
+// reserveSpace sometimes tries again to allocate the disk space that was missing, as a real peer does.
 func (p *peer) reserveSpace() {
 	if p.appender.FreeSpace() == math.MaxInt64 || len(p.writing) > 0 || p.diskStalled || !p.h.randomBool(0.05) {
 		return
@@ -284,14 +284,14 @@ func (p *peer) write(work *core.Write) (installed *core.Installed, err error) {
 	return installed, nil
 }
 
-// crash stops the process of a peer, and loses the data that was not synced.
+// crash stops the process of a peer, usually during a Write, and loses the data that was not synced.
 func (p *peer) crash() {
 	if !p.up {
 		return
 	}
 	p.h.tracef("%s: crashes", p.ID)
 	p.h.checker.counts["crashes"]++
-	if p.h.randomBool(0.7) { // so that the crash happens during a Write
+	if p.h.randomBool(0.7) { // let the disk fail during one of the next Writes
 		p.disk.CrashAt(p.disk.Ops() + 1 + p.h.rand.IntN(6))
 		for _, work := range p.writes {
 			if _, err := p.write(work); err != nil {
@@ -319,8 +319,8 @@ func (p *peer) powerOff() {
 	}
 }
 
-// handleDiskError stops the process because of an error of its disk, as a node does. The content of the
-// disk is unknown then, so the process starts again, later, with the durable data.
+// handleDiskError stops the process because of an error of its disk, as a real peer does. It is then unknown
+// which data is durable, so the process starts again later and reads the disk.
 func (p *peer) handleDiskError(err error) {
 	p.requireNoError(unexpectedError(err))
 	p.h.tracef("%s: stops after a fault: %v", p.ID, err)

@@ -33,8 +33,8 @@ func Open(fs disk.FS, dir string) (*Reader, error) {
 	return OpenFile(fs, path.Join(dir, Name))
 }
 
-// OpenFile opens and verifies any snapshot file, such as a backup, and changes nothing. The errors are
-// those of Open.
+// OpenFile opens and verifies any snapshot file, such as a backup, and changes nothing. It returns the same
+// errors as Open.
 func OpenFile(fs disk.FS, name string) (*Reader, error) {
 	f, err := fs.OpenRead(name)
 	if err != nil {

@@ -31,7 +31,7 @@ var replacements = map[string]func(t *testing.T, d *testenv.Disk, file []byte) e
 		return err
 	},
 	"installFile": func(_ *testing.T, d *testenv.Disk, file []byte) error {
-		// Another program need not sync the file that it writes.
+		// Do not sync the file: InstallFile must make a file durable that another program has not synced.
 		f, err := d.Create("data/outside")
 		if err != nil {
 			return err

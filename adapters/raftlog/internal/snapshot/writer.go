@@ -27,7 +27,7 @@ type Writer struct {
 	offset     int64
 	crc        uint32
 	kind       byte
-	chunk      []byte // the payload of the current kind that is not written to the file yet
+	chunk      []byte // the bytes of the current section that are not written to the file yet
 	buffer     []byte // the frame that is being written
 	tablesSize int64
 	dataSize   int64
@@ -95,7 +95,7 @@ func (f *steadyFile) WriteAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// isTemp reports whether name is a name of the files that createTemp creates.
+// isTemp reports whether name has the form of the names of createTemp.
 func isTemp(name string) bool {
 	n, ok := strings.CutPrefix(name, tempPrefix)
 	return ok && n != "" && strings.Trim(n, "0123456789") == ""
@@ -117,7 +117,8 @@ func removeTemps(fs disk.FS, dir string) error {
 	return nil
 }
 
-// Tables returns a writer of the tables in the snapshot. Writing fails after data was written.
+// Tables returns a writer of the tables in the snapshot. Its Write returns an error after data was written to
+// Data.
 func (w *Writer) Tables() io.Writer { return sectionWriter{w, kindTables} }
 
 // Data returns a writer of the state machine's data in the snapshot.

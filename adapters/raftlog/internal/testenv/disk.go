@@ -25,10 +25,10 @@ var (
 // Disk is a disk in memory that can crash in any operation, and whose operations can fail. It implements
 // [disk.FS]. Any goroutine may call its methods.
 //
-// After a crash, everything that was synced exists, and parts of the rest: some unsynced writes are
-// applied, some are not, and some are torn at sectors of 512 bytes; a file has its old or its new
-// length; and each change of a directory that was not followed by SyncDir is applied or not. A random
-// source decides about each of these; everything else is deterministic.
+// After a crash, everything that was synced exists. Of the unsynced changes, some may exist: some writes are
+// applied, some are not, and some are torn at sectors of 512 bytes; a file has its old or its new length;
+// and each change of a directory that was not followed by SyncDir is applied or not. A random source decides
+// about each change; everything else is deterministic.
 type Disk struct {
 	mu         sync.Mutex
 	random     *rand.Rand
@@ -383,7 +383,8 @@ func (d *Disk) SyncDir(dir string) error {
 	if n == nil || n.live == nil {
 		return pathError("sync", dir, fs.ErrNotExist)
 	}
-	// SyncDir also makes durable the earlier changes of the same files in other directories.
+	// Also make durable the earlier changes of the same files in other directories, so that the changes of a
+	// file become durable in order.
 	moved := map[*node]bool{}
 	due := make([]bool, len(d.pending))
 	for i, c := range slices.Backward(d.pending) {

@@ -83,8 +83,8 @@ func (f *openFile) recordWrite(p []byte, offset int64) {
 	f.node.writes = append(f.node.writes, fileWrite{data: append([]byte{}, p...), offset: offset})
 }
 
-// beginChange counts an operation that changes the file, and checks that the argument of the operation
-// is not negative. The results are those of countOperation.
+// beginChange counts an operation that changes the file, and checks that the argument arg of the operation
+// is not negative. It returns the results of countOperation.
 func (f *openFile) beginChange(op string, arg int64) (crash bool, err error) {
 	if err := f.checkOpen(op); err != nil {
 		return false, err

@@ -58,7 +58,7 @@ type stream struct {
 	direction direction
 
 	mu            sync.Mutex
-	changed       chan struct{} // closed and replaced with every change of the stream
+	changed       chan struct{} // closed and replaced whenever the stream changes
 	chunks        []chunk
 	size          int
 	lastArrival   time.Time // the arrival time of the last chunk
@@ -75,8 +75,8 @@ func (s *stream) notifyChange() {
 	s.changed = make(chan struct{})
 }
 
-// closeEnd sets readerGone or writerGone of s, to which which points. If the reader is gone, the data
-// that is not read yet is lost.
+// closeEnd records that one end of the stream is closed. which points to readerGone or writerGone. If the
+// reader is gone, the data that was not read yet is lost.
 func (s *stream) closeEnd(which *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *stream) writeBytes(p []byte) (written int, err error) {
 			err = net.ErrClosed
 		case s.broken:
 			err = syscall.ECONNRESET
-		case s.readerGone && !reverse.cut: // a cut keeps the close from the writer
+		case s.readerGone && !reverse.cut: // a cut hides from the writer that the reader is gone
 			err = syscall.EPIPE
 		case isPast(s.writeDeadline):
 			err = os.ErrDeadlineExceeded

@@ -71,7 +71,7 @@ func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 			clear(reports)
 			t.serveDialed(d, conn, addr)
 			select {
-			case <-d.retryNow: // discard a request that is older than the connection
+			case <-d.retryNow: // discard a request from before the connection ended: it must not end the next pause
 			default:
 			}
 		} else if i++; ctx.Err() == nil && reports.ShouldReport(addr, err) {

@@ -137,8 +137,8 @@ func (t *Transport) serveAccepted(c *link.Conn) {
 }
 
 // servePeer exchanges frames with a peer that has connected to this one. The new connection replaces an
-// earlier connection of the same peer, which would not have connected again if the earlier connection
-// were usable.
+// earlier connection of the same peer: if the earlier connection were usable, the peer would not have
+// connected again.
 func (t *Transport) servePeer(c *link.Conn) {
 	from := c.Remote()
 	t.mu.Lock()

@@ -180,7 +180,7 @@ func TestListen_RetriesAfterErrors(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.startPeer("b", nil, func(c *Config) { c.Listener = &brokenListener{c.Listener, 5} })
 		c, err := h.dialAs("a", "b", link.PurposeClient)
-		require.ErrorIs(t, err, api.ErrRefused) // Accept has succeeded at last, and the peer has rejected the connection
+		require.ErrorIs(t, err, api.ErrRefused) // Accept has succeeded, and the peer has rejected the connection
 		require.Nil(t, c)
 		require.Equal(t, 1, h.logs["b"].countText("too many open files"))
 	})

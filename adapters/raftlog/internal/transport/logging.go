@@ -14,7 +14,8 @@ type reportedError struct {
 // reportInterval is the interval at which the same error of a key is logged again.
 const reportInterval = time.Minute
 
-// maxReporters is the maximum number of keys that a Reporters remembers.
+// maxReporters is the maximum number of keys that a Reporters remembers. A further key makes it forget all
+// others.
 const maxReporters = 256
 
 // ShouldReport reports whether to log err: it differs from the last logged error of the key, or that

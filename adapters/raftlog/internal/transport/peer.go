@@ -6,8 +6,8 @@ const (
 	// queueFrames and queueBytes are the maximum number and size of the frames in each queue of a peer.
 	queueFrames = 4096
 	queueBytes  = 64 << 20
-	// batchBytes is the size of the other frames in a batch. After so many bytes, newer urgent frames
-	// are sent first.
+	// batchBytes is the size at which a batch takes no more frames that are not urgent, so that newer urgent
+	// frames can be sent before the rest of the queue.
 	batchBytes = 64 << 10
 )
 
@@ -51,10 +51,10 @@ type peer struct {
 	addrs    []string // the addresses in SetPeers; empty if SetPeers does not contain the peer
 	dialer   *dialer  // nil if addrs is empty or the transport does not run
 	err      error    // the error of the last attempt to connect, or nil
-	dialed   *session // the connection that this peer has dialed, or nil
-	accepted *session // the connection that the other peer has dialed, or nil
-	// sender is the session on which frames are sent: the older one of dialed and accepted. It does not
-	// change while the session exists, so that frames remain in order.
+	dialed   *session // the session on the connection that this process has dialed, or nil
+	accepted *session // the session on the connection that the other peer has dialed, or nil
+	// sender is the session on which frames are sent: the older one of dialed and accepted. It remains the
+	// same until that session ends, so that frames remain in order.
 	sender *session
 	urgent frameQueue
 	normal frameQueue
@@ -78,8 +78,7 @@ func (p *peer) enqueue(urgent bool, frame []byte) bool {
 	return true
 }
 
-// isOtherProcess reports whether this peer has a session with another process of the peer than the one
-// with the claim c.
+// isOtherProcess reports whether p has a session with a process other than the one with the claim c.
 func (p *peer) isOtherProcess(c link.Claim) bool {
 	for _, s := range []*session{p.accepted, p.dialed} {
 		if s != nil && s.conn.Remote().Claim.Process != c.Process {

@@ -128,8 +128,8 @@ func (s *session) receiveFrames() error {
 	}
 }
 
-// sendFrames sends the queued frames in batches. Each batch contains all urgent frames and some of the
-// others.
+// sendFrames sends the queued frames in batches. Each batch contains all urgent frames, and as many other
+// frames as batchBytes allows.
 func (s *session) sendFrames() error {
 	ticker := time.NewTicker(keepaliveInterval)
 	defer ticker.Stop()

@@ -80,8 +80,8 @@ func TestSession_SendsRepliesToUnknownPeer(t *testing.T) {
 	})
 }
 
-// TestSession_EndOfReplacedSessionKeepsNewPeer checks that a replaced session which ends late, after its
-// peer was removed and has connected again, does not remove the new state of the peer. Otherwise frames
+// TestSession_EndOfReplacedSessionKeepsNewPeer checks that a replaced session does not remove the new state
+// of its peer if the session ends only after the peer was removed and has connected again. Otherwise frames
 // for the peer would be dropped.
 func TestSession_EndOfReplacedSessionKeepsNewPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
@@ -95,7 +95,8 @@ func TestSession_EndOfReplacedSessionKeepsNewPeer(t *testing.T) {
 		}
 		late := connect()
 		defer late.Close()
-		// The goroutine that receives on the connection late blocks in OnRefused.
+		// Make the goroutine that serves the connection late block in OnRefused, so that the session of late
+		// ends only after release is closed.
 		require.NoError(t, late.WriteFrame([]byte{refusalFrame, byte(link.ReasonRunning)}))
 		waitIdle()
 		require.NoError(t, connect().Close()) // a newer connection of the same peer replaces late
@@ -135,12 +136,12 @@ func TestSend_DoesNotBlockIfPeerDoesNotRead(t *testing.T) {
 		requireDelivery(t, a, c, "hello")
 		requireDelivery(t, b, a, "the other direction works")
 
-		// A write that makes no progress ends the connection to b.
+		// A write to b that makes no progress ends the connection, but only after writeTimeout.
 		require.Zero(t, h.logs["a"].countText("peer ended"))
 		time.Sleep(writeTimeout + time.Second)
 		require.NotZero(t, h.logs["a"].countText("peer ended"))
 		requireUnreachable(t, a, "b")
-		// Frames for b are sent again when b reads again.
+		// When b reads again, frames for b are sent again.
 		go func() {
 			for range b.Received() {
 			}

@@ -15,7 +15,7 @@ import (
 const (
 	// snapshotChunk is the size of the frames in which a snapshot is sent.
 	snapshotChunk = 256 << 10
-	// snapshotTimeout is the time after which receiving a snapshot fails if no data has arrived.
+	// snapshotTimeout is the time without new data after which receiving a snapshot fails.
 	snapshotTimeout = 30 * time.Second
 	// The receiver of a snapshot stores and verifies the snapshot before it answers. The sender waits
 	// for answerTimeout, and a second longer for each answerRate bytes of the snapshot, which is less
@@ -94,7 +94,7 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 			return fmt.Errorf("read the snapshot: %d bytes are missing: %w", left, err)
 		}
 		if err := conn.WriteFrame(chunk); err != nil {
-			// The receiver may have sent the reason why it rejects the snapshot.
+			// If the receiver has rejected the snapshot, it has sent the reason: wait up to a second for it.
 			conn.SetTimeouts(time.Second, writeTimeout)
 			if answer, readErr := conn.ReadFrame(); readErr == nil && len(answer) > 0 {
 				return fmt.Errorf("the receiver has rejected the snapshot: %s", answer)

@@ -66,12 +66,12 @@ type Config struct {
 	// OnSnapshot is called, like OnClient, with each connection on which a peer sends a snapshot.
 	// OnSnapshot should call ReceiveSnapshot first.
 	OnSnapshot func(*link.Conn)
-	// Accepts decides whether a connection is accepted. It is called for processes that have connected
-	// to this one, and for peers to which this one has connected. If it returns an error, the
-	// connection is rejected, and the other side receives the text of the error, and its reason if it
-	// is a link.RefusedError. It is called by the goroutine of the connection and must not block.
-	// Accepts is called again for a connection that exchanges frames, before the first frame is
-	// received and by CheckPeers, and the connection is closed if Accepts returns an error then.
+	// Accepts decides whether a connection is accepted. It is called for processes that have connected to
+	// this one, and for peers to which this one has connected. If it returns an error, the connection is
+	// rejected, and the other side receives the text of the error, and its reason if it is a
+	// link.RefusedError. For a connection that exchanges frames, Accepts is called again before the first
+	// frame is received and by each CheckPeers; if it returns an error then, the connection is closed. The
+	// goroutine of the connection or of CheckPeers calls Accepts, which must not block.
 	Accepts func(link.Hello) error
 	// OnRefused is called if a peer has rejected a connection of this process. The goroutine of the
 	// connection calls it, so it must not block.
@@ -200,8 +200,8 @@ func (t *Transport) Connections() (all []Connection) {
 	return all
 }
 
-// Listen accepts connections, and closes them until Run is called. So other peers do not wait for a
-// handshake with a peer that is starting. The caller may still call SetClaim until it calls Run.
+// Listen accepts connections and immediately closes them until Run is called. So other peers do not wait for
+// a handshake with a peer that is starting. The caller may still call SetClaim until it calls Run.
 func (t *Transport) Listen() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -139,14 +139,14 @@ func (p *Peer) After(f func(ctx context.Context, call string) error) {
 	p.configure(func() { p.after = f })
 }
 
-// Gap makes the peer send each entry and each snapshot with the index that f returns for its real
-// index.
+// Gap makes the peer send each entry and each snapshot with another index: the result of f for the real index.
 func (p *Peer) Gap(f func(index uint64) uint64) { p.configure(func() { p.gap = f }) }
 
-// Stale makes the peer report that it has no contact to a leader, or that it has again.
+// Stale makes the peer report that it has no contact to a leader if stale is true, and that it has contact
+// otherwise.
 func (p *Peer) Stale(stale bool) { p.configure(func() { p.stale = stale }) }
 
-// Silent makes the streams of the peer send nothing, or send again.
+// Silent makes the streams of the peer send nothing if silent is true, and lets them send again otherwise.
 func (p *Peer) Silent(silent bool) {
 	p.configure(func() { p.silent = silent })
 	p.cluster.update(func() {})
