@@ -32,9 +32,9 @@
 //
 // # Limits
 //
-// A transaction that does not call Guard, or reads before it does, is not protected. Nor are reads outside of
-// transactions, and other databases. All programs must compare tokens of the same election or lock: tokens of
-// different elections or locks are unrelated.
+// A transaction that does not call Guard, or reads before it does, is not protected. Neither are reads outside of
+// transactions, nor writes to other databases. All programs must compare tokens of the same election or lock: tokens
+// of different elections or locks are unrelated.
 //
 // If a statement fails, roll back. On MySQL and MariaDB, the server may have ended the transaction, and would
 // execute later statements without a transaction. Statements that commit implicitly there, such as CREATE TABLE,
@@ -88,8 +88,8 @@ type Fence struct {
 	statements []statement
 }
 
-// statement is one SQL statement of Guard. The last statement changes no row if a greater token is
-// registered.
+// statement is one SQL statement of Guard. Guard executes all statements of its dialect in order; if the last one
+// changes no row, a greater token is registered.
 type statement struct {
 	text      string
 	arguments func(resource string, token int64) []any
@@ -156,8 +156,8 @@ func NewFence(dialect Dialect, resource string, opts ...Option) (*Fence, error) 
 
 // Guard registers the token of a grant in a transaction, which must not have read anything before, and blocks
 // until earlier transactions of the resource have ended. It returns [ErrFenced] if a greater token is registered,
-// and the reason of [Grant.Err] if the grant has ended; otherwise the transaction can commit, also after the grant
-// has ended, but not after Guard of a later holder has returned.
+// and the reason of [Grant.Err] if the grant has ended. Otherwise the transaction can commit. It can still commit
+// after the grant has ended, as long as Guard of a later holder has not returned.
 func (f *Fence) Guard(ctx context.Context, tx Tx, g Grant) error {
 	err := g.Err()
 	if err == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStatements_AreInDocumentation checks that the documentation for administrators contains each statement of
-// Guard.
+// TestStatements_AreInDocumentation checks that the documentation for administrators contains each SQL statement that
+// Guard executes.
 func TestStatements_AreInDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../docs/tasks/fencing.md")
 	require.NoError(t, err)

@@ -2,12 +2,12 @@ package changefeed
 
 import "time"
 
-// clock is the clock of a candidate. Tests use clocks that run too fast or too slow.
+// clock is the clock of a candidate. Tests replace the system's clock by clocks that run too fast or too slow.
 type clock interface {
 	Now() time.Time
 	// NewTimer returns a timer that fires after d by this clock.
 	NewTimer(d time.Duration) *time.Timer
-	// System converts a time by this clock to the same instant by the system's clock.
+	// System returns the time of the system's clock at the instant at which this clock shows t.
 	System(t time.Time) time.Time
 }
 

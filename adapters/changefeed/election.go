@@ -25,17 +25,17 @@ type Election struct {
 	candidacy candidacy.Candidacy
 	// started reports whether ElectLeader was called.
 	started atomic.Bool
-	// written receives the records that EndElection has written.
+	// written receives the records that EndElection has written, so that the candidacy learns of the end at once.
 	written chan Record
-	// mayHold reports whether, after the candidacy, the record may still contain the candidate as
-	// leader.
+	// mayHold reports whether, although the candidacy is over, the record may still contain the candidate as
+	// leader. Resign then returns ErrUnconfirmed.
 	mayHold atomic.Bool
-	// listens reports whether ResignRequested was called. requestResign closes the channel that
-	// ResignRequested returns.
+	// listens reports whether ResignRequested was called: then the candidate does not hand over by itself when a
+	// transfer is requested, but calls requestResign, which closes the channel that ResignRequested returns.
 	listens       atomic.Bool
 	requested     chan struct{}
 	requestResign func()
-	// ready reports whether the candidate could take over from the leader now.
+	// ready reports whether the candidate could take over now: its feed works and the store accepts its writes.
 	ready atomic.Bool
 }
 
@@ -49,11 +49,11 @@ var (
 	ErrStale = errors.New("changefeed: feed did not deliver a known write in time")
 	// ErrNotEnded is returned by [RestartElection] if the election has not ended.
 	ErrNotEnded = errors.New("changefeed: election has not ended")
-	// ErrStepDown is the reason of a leadership's end if the leader has handed over to
-	// another candidate, or if another candidate has claimed the record.
+	// ErrStepDown is the error of a leadership that has ended because the leader has handed over to
+	// another candidate, or because another candidate has claimed the record.
 	ErrStepDown = errors.New("changefeed: leadership is transferred to another candidate")
-	// ErrFeedLost is the reason of a leadership's end if the leader's feed has failed and no
-	// feed has worked within the lease. The message contains the feed's last error.
+	// ErrFeedLost is the error of a leadership that has ended because the leader's feed has failed, and no feed
+	// has worked again within the lease. The message contains the feed's last error.
 	ErrFeedLost = errors.New("changefeed: feed of the leader has failed")
 )
 
@@ -91,7 +91,7 @@ func newElection(o *options, store Store) *Election {
 	return e
 }
 
-// withStartedStore starts the store and calls f, with startLimit for both.
+// withStartedStore starts the store and then calls f. The context of both calls ends after startLimit.
 func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o *options) error) error {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -108,8 +108,8 @@ func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o 
 	return f(ctx, o)
 }
 
-// unreachable is the error of a store that has not executed a request, for a reason that is not
-// permanent. It wraps [leaderelection.ErrUnreachable] without changing the text of the error.
+// unreachable is the error of a store that has not executed a request, where another attempt can succeed. It
+// wraps [leaderelection.ErrUnreachable] without changing the text of the error.
 type unreachable struct{ error }
 
 func (unreachable) Is(target error) bool { return target == leaderelection.ErrUnreachable }
@@ -128,14 +128,14 @@ func createRecord(ctx context.Context, o *options, store Store) error {
 		err = validateRecord(r)
 	}
 	if o.create && errors.Is(err, ErrNoRecord) {
-		return nil // The record was lost since it was created. ElectLeader creates it again.
+		return nil // The record was deleted after Create. ElectLeader creates it again.
 	}
 	return o.wrapError(ctx, "read the record", err)
 }
 
-// unclaimedRecord returns the first record of an election. An earlier record may have been lost
-// together with all candidates that had observed it. The new tokens must be greater than the
-// tokens of the lost record, so the term starts at the wall clock's time.
+// unclaimedRecord returns the first record of an election. An earlier record may have been lost, with all
+// candidates that knew its term. The new tokens must be greater than those of the lost record, so the term
+// starts at the wall clock's time.
 func (o *options) unclaimedRecord() Record {
 	return Record{Epoch: protocol.Epoch(0, randomID()), Term: protocol.FirstTerm(0, o.wallTime()), Seq: 1, TTL: o.cfg.Lease}
 }
@@ -190,11 +190,10 @@ func (e *Election) ID() string { return e.opts.cfg.ID }
 
 // Status implements [leaderelection.Candidate]. NowFollowing is the leader. Candidates are not ordered, so Next
 // is true only while the record names this candidate's ID as the target of a [Transfer]. FormerErr is
-// [leaderelection.ErrResigned] if the last leader has released the record, also because of a transfer or
-// because its feed had failed, and this candidate has observed a heartbeat of that leadership; it is
-// [leaderelection.ErrLeaseExpired] if the record still contained a leader when this candidate claimed it. The
-// Role is never Suspended: a leadership whose lease has expired is over, and the candidate contends for the
-// next one, with a new token.
+// [leaderelection.ErrResigned] if the last leader has released the record, for whatever reason, and this candidate
+// has observed a heartbeat of that leadership. It is [leaderelection.ErrLeaseExpired] if the record still contained a
+// leader when this candidate claimed it. The Role is never Suspended: a leadership whose lease has expired is over,
+// and the candidate contends for the next one, with a new token.
 func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].
@@ -251,15 +250,15 @@ func (e *Election) ElectLeader() error {
 		r := newRunner(ctx, e)
 		go r.run()
 		<-e.candidacy.Done()
-		limit.Await(r.done, time.Now().Add(limit.Confirm)) // The limit is for a store that does not answer.
-		return nil                                         // The runner has finished the candidacy.
+		limit.Await(r.done, time.Now().Add(limit.Confirm)) // A store that does not answer must not delay the return.
+		return nil                                         // The runner has ended the candidacy, with its error.
 	})
 }
 
 // ResignRequested returns a channel that is closed when a [Transfer] to another candidate is requested while this
-// candidate leads. From the first call on, the candidate then leads on, so that the program can end its work and then
-// call Resign, after which the other candidate can lead; package elector does so. Without a call, the leadership ends
-// immediately. The channel is not closed when the candidacy ends, so callers should also wait until it is over.
+// candidate leads. Once ResignRequested was called, such a request does not end the leadership: the program should end
+// its work and then call Resign, so that the other candidate can lead; package elector does so. If it is never called,
+// the leadership ends at once. The channel is not closed when the candidacy ends, so also wait until it is over.
 func (e *Election) ResignRequested() <-chan struct{} {
 	e.listens.Store(true)
 	return e.requested
@@ -267,9 +266,9 @@ func (e *Election) ResignRequested() <-chan struct{} {
 
 // Resign implements [leaderelection.Candidate]. If this candidate is the leader, Resign
 // closes Leadership.Done and then releases the record, so that another candidate can become
-// leader immediately. If the store does not answer, the release is retried in the
-// background for two election timeouts, after which other candidates can become leader
-// without it, and Resign keeps returning [leaderelection.ErrUnconfirmed].
+// leader immediately. If the store does not answer, Resign returns
+// [leaderelection.ErrUnconfirmed], also when it is called again, and the release is retried in
+// the background for two election timeouts, after which other candidates do not need it any more.
 func (e *Election) Resign() error {
 	e.candidacy.Stop(leaderelection.ErrResigned)
 	<-e.candidacy.Done()

@@ -96,8 +96,8 @@ func TestNewElection_RejectsUnsuitableStore(t *testing.T) {
 	}
 }
 
-// TestNewElection_CanBeCalledAgainAfterFailure checks that NewElection takes no longer than documented,
-// returns ErrUnreachable exactly when another call can succeed, and can be called again after a failure.
+// TestNewElection_CanBeCalledAgainAfterFailure checks that NewElection takes no longer than documented, that its
+// error wraps ErrUnreachable exactly if another call can succeed, and that NewElection can be called again.
 func TestNewElection_CanBeCalledAgainAfterFailure(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		network := storetest.NewFaulty(h.table.Store("election"), 1)
@@ -197,8 +197,8 @@ func TestResign_ReleasesRecordAndStopsWriting(t *testing.T) {
 	})
 }
 
-// TestResign_PreventsLateClaim checks that a claim whose response was lost cannot be executed after Resign has
-// returned nil.
+// TestResign_PreventsLateClaim checks that the store cannot execute a claim of the candidate, whose response was lost,
+// after Resign has returned nil.
 func TestResign_PreventsLateClaim(t *testing.T) {
 	for seed := range 50 {
 		runInBubble(t, func(h *harness) {
@@ -241,7 +241,7 @@ func TestResign_ReturnsInTimeIfStoreHangs(t *testing.T) {
 				require.NoError(t, err)
 				l, ended := startLeader(t, e)
 				close(hang)
-				time.Sleep(1500 * time.Millisecond) // Wait until a heartbeat hangs.
+				time.Sleep(1500 * time.Millisecond) // wait until a heartbeat is in flight and hangs
 				begin := time.Now()
 				end := e.Resign
 				if name == "EndElection" {

@@ -61,7 +61,7 @@ func RestartElection(store Store, opts ...Option) error {
 			if notEnded = !r.Ended; notEnded {
 				return false
 			}
-			// The new record contains the TTL, because the last leader may act until its lease expires.
+			// Keep a TTL, so that candidates wait: the last leader may not know of the end until its lease expires.
 			*r = Record{
 				Epoch: protocol.Epoch(generation+1, random), Term: protocol.FirstTerm(r.Term, o.wallTime()),
 				TTL: max(o.cfg.Lease, r.TTL),
@@ -82,7 +82,7 @@ func RestartElection(store Store, opts ...Option) error {
 // candidate of an earlier generation ends with [leaderelection.ErrElectionOver].
 func (r Record) Generation() uint64 { return protocol.Generation(r.Epoch) }
 
-// endElection marks the record as ended. If the record does not exist, it creates an ended record,
+// endElection marks the record as ended, and returns it. If the record does not exist, it creates an ended record,
 // unless WithoutCreate is given.
 func endElection(ctx context.Context, o *options, store Store) (Record, error) {
 	for {
@@ -99,10 +99,10 @@ func endElection(ctx context.Context, o *options, store Store) (Record, error) {
 		}
 		ended := o.unclaimedRecord()
 		ended.Ended = true
-		err = store.Create(ctx, ended) // Another client may create an unclaimed record first.
+		err = store.Create(ctx, ended) // If another client has created the record first, the next pass marks that one.
 		switch {
 		case errors.Is(err, ErrNoRecord):
-			return Record{}, nil // Without a table or bucket for the record there are no candidates.
+			return Record{}, nil // The table or bucket does not exist, so there are no candidates.
 		case err != nil && (ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsuitable)):
 			return Record{}, wrapUnconfirmed(ctx, err)
 		}

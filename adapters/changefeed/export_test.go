@@ -36,7 +36,7 @@ func (c skewedClock) System(t time.Time) time.Time {
 // Config returns the configuration of a candidate, in which tests set unsafe values.
 func Config(e *Election) *protocol.Config { return &e.opts.cfg }
 
-// Ready reports whether a candidate can take over from the leader.
+// Ready reports whether a candidate could take over from the leader now.
 func Ready(e *Election) bool { return e.ready.Load() }
 
 // NewElectionUnchecked creates a candidate like NewElection, but sends no requests to the store.

@@ -15,12 +15,13 @@ type former struct {
 	err     error  // err is the value of FormerErr as determined by the last claim.
 }
 
-// claim sets err when the candidate with the given session replaces record by its claim.
+// claim determines err for the leadership that can begin when the candidate, which has the given session,
+// replaces record by its claim.
 func (f *former) claim(record protocol.Record, session string) {
 	switch {
 	case record.Session == session && record.Term != f.led:
-		// The candidate replaces its earlier claim, after which it did not lead. So err remains as
-		// the earlier claim has set it.
+		// The candidate repeats its claim, because it did not lead after the previous one. So err keeps the value
+		// that the previous claim has set.
 	case record.Session != "":
 		f.err = leaderelection.ErrLeaseExpired
 	case record.Released() && record.Term == f.renewed:

@@ -162,7 +162,7 @@ func runInBubble(t *testing.T, f func(h *harness)) {
 		limit := time.AfterFunc(maxFakeTime, func() { panic(t.Name() + " waits for more than a day of fake time") })
 		defer limit.Stop()
 		h := &harness{T: t, table: memory.NewTable(), changed: make(chan struct{}, 1)}
-		defer func() { // This function runs even if the test has failed.
+		defer func() { // a deferred function, because it must also run if the test fails
 			for _, c := range h.candidates {
 				_ = c.Resign()
 				c.running.Wait()
@@ -193,13 +193,13 @@ func (h *harness) newCandidateWithOptions(opts ...changefeed.Option) *candidate 
 	return c
 }
 
-// transfer requests that c leads, and waits until it does.
+// transfer calls Transfer with the ID of c, and so waits until the record names c as leader.
 func (h *harness) transfer(c *candidate) {
 	h.Helper()
 	require.NoError(h, changefeed.Transfer(h.Context(), h.table.Store("election"), c.id))
 }
 
-// join starts a candidate, and waits until it has handled all events.
+// join starts a candidate, and waits until all goroutines are idle.
 func (h *harness) join(id string, opts ...changefeed.Option) *candidate {
 	h.Helper()
 	c := h.newCandidate(id, opts...)

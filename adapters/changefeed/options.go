@@ -30,8 +30,8 @@ type options struct {
 	ctx       context.Context
 	id        *string
 	heartbeat time.Duration
-	// minTimeout and maxTimeout bound the election timeout. Unless timeoutSet is true, they are the
-	// defaults.
+	// minTimeout and maxTimeout bound the election timeout. If timeoutSet is false, WithElectionTimeout was not
+	// given, and configure sets them to the defaults.
 	minTimeout, maxTimeout time.Duration
 	timeoutSet             bool
 	lease                  *time.Duration
@@ -53,7 +53,7 @@ const (
 	defaultDrift = 1.0 / 15
 	minHeartbeat = time.Millisecond
 	maxHeartbeat = 24 * time.Hour
-	// maxTTL is the greatest TTL of a record.
+	// maxTTL is the greatest TTL of a record. Candidates treat a record with a greater one as invalid.
 	maxTTL = 1000 * maxHeartbeat
 )
 
@@ -129,8 +129,8 @@ func (o *options) configure() error {
 	return nil
 }
 
-// requestTimeout is how long a request may take. A lease is longer than a heartbeat interval and one
-// request.
+// requestTimeout is how long a request may take: half of a heartbeat interval. A lease must be longer than a
+// heartbeat interval and one request.
 func (o *options) requestTimeout() time.Duration { return o.heartbeat / 2 }
 
 func checkID(id string) error {
@@ -171,8 +171,8 @@ func WithID(id string) Option { return optionFunc(func(o *options) { o.id = &id 
 // candidates should use the same value, except while they are replaced.
 func WithHeartbeat(d time.Duration) Option { return optionFunc(func(o *options) { o.heartbeat = d }) }
 
-// WithElectionTimeout sets the time for which a record must not be renewed before a candidate
-// claims it. For each wait, the candidate chooses a random time between min and max. The defaults
+// WithElectionTimeout sets how long a candidate waits for another heartbeat before it claims the
+// record. For each wait, the candidate chooses a random time between min and max. The defaults
 // are 2 and 4 heartbeats. Use 4 and 8 heartbeats if pauses of a second are common, because of
 // garbage collection or a wide-area network. min must be at least two heartbeats, and max must be
 // greater than min.
@@ -204,10 +204,10 @@ func WithoutCreate() Option { return optionFunc(func(o *options) { o.create = fa
 func WithKeepLeading() Option { return optionFunc(func(o *options) { o.keepLeading = true }) }
 
 // WithStopGuard ends a leadership the given time before its lease expires, to give the
-// program time to stop. If a leadership ends earlier, because its feed has failed for example, the record is released
-// when the lease expires, or by Resign. The default is 0.
+// program time to stop. If a leadership ends earlier, for example because its feed has failed, the candidate
+// does not release the record before the lease expires or Resign is called. The default is 0.
 func WithStopGuard(d time.Duration) Option { return optionFunc(func(o *options) { o.guard = d }) }
 
 // WithLogger sets the logger. By default nothing is logged. The handler is called on the
-// goroutine that owns the election's state, and must not block.
+// goroutine that runs the candidacy, and must not block: a delay can end the leadership.
 func WithLogger(log *slog.Logger) Option { return optionFunc(func(o *options) { o.log = log }) }

@@ -51,7 +51,7 @@ func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 		_, err = store.Read(t.Context())
 		require.ErrorIs(t, err, changefeed.ErrNoRecord, "the store was changed")
 	}
-	// A great clock drift needs longer leases and election timeouts, and the error must say so.
+	// A great clock drift needs longer election timeouts than the defaults. The error must say so.
 	_, err := changefeed.NewElection(store, changefeed.WithClockDrift(0.4))
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	require.ErrorContains(t, err, "use a longer lease")

@@ -21,8 +21,8 @@ func waitUntilDone(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// brokenStores returns functions that break the store of a candidate after the candidate was created,
-// each in another way. None of these faults may keep the other candidates from leading.
+// brokenStores returns functions that break the store of a candidate after it was created, each in another way. None
+// of these faults may keep the other candidates from leading.
 func brokenStores() map[string]func(s *storeFuncs) {
 	type heartbeat = func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)
 	// onlyIf restricts a fault to the writes for which condition returns true.
@@ -139,8 +139,8 @@ func brokenStores() map[string]func(s *storeFuncs) {
 	}
 }
 
-// maxTimeWithoutLeader is the longest time that may pass without a leader: a hand-over, after which the broken
-// candidate has the record, one lease, and the longest election timeout.
+// maxTimeWithoutLeader is the longest time that may pass without a leader if the broken candidate has received the
+// record: a hand-over to it (250 ms), the longest election timeout (4 s), and one lease (1.75 s).
 const maxTimeWithoutLeader = 250*time.Millisecond + 4*time.Second + 1750*time.Millisecond
 
 // measureTimeWithoutLeader lets d pass, and returns the longest time in which none of the candidates was leader.
@@ -173,8 +173,8 @@ func TestElection_HasLeaderDespiteBrokenParticipant(t *testing.T) {
 				damage(s)
 				broken.start()
 				all := []*candidate{broken, h.join("a"), h.join("b")}
-				// All candidates wait before the first claim. If the broken candidate makes that claim,
-				// the others wait again.
+				// All candidates wait for an election timeout, of at most 4 s, before the first claim. If the broken
+				// candidate makes that claim, the others wait once more.
 				require.LessOrEqual(t, h.measureTimeWithoutLeader(15*time.Second, all), 2*4*time.Second)
 				var longest time.Duration
 				for i := range 8 {

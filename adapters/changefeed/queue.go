@@ -20,8 +20,8 @@ import (
 // progress. Candidates are known by their IDs only, without a value. If several wait with a higher priority
 // than the leader's, any of them takes over first, and after each period one with a still higher priority.
 //
-// A request writes this candidate's ID to the record, as Transfer does, but only while the record names the
-// leader and the term that Candidates has returned last, and no target. Otherwise the request returns
+// Request of the queue writes this candidate's ID to the record, as Transfer does, but only while the record contains
+// the leader and the term that Candidates has returned last, and no target of a transfer. Otherwise it returns
 // [ErrNotTransferred].
 func NewQueue(e *Election) resign.Queue {
 	var term atomic.Uint64 // the term that Candidates has returned last
@@ -45,7 +45,7 @@ func NewQueue(e *Election) resign.Queue {
 	}
 }
 
-// readLeader reads the record.
+// readLeader reads the record, which contains the leader. Its error is suitable for Prefer, as wrapTransient describes.
 func (e *Election) readLeader(ctx context.Context) (Record, error) {
 	r, err := tryUpdate(ctx, e.opts, e.store, func(*Record) bool { return false })
 	switch {
@@ -59,8 +59,8 @@ func (e *Election) readLeader(ctx context.Context) (Record, error) {
 	return r, nil
 }
 
-// wrapTransient makes err also wrap [leaderelection.ErrUnreachable], after which Prefer tries again, unless
-// err means that the store is closed or the election is over.
+// wrapTransient makes err also wrap [leaderelection.ErrUnreachable], so that Prefer tries again, unless err means that
+// the store is closed or the election is over.
 func wrapTransient(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, leaderelection.ErrConnClosed), errors.Is(err, leaderelection.ErrElectionOver):

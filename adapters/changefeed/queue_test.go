@@ -84,7 +84,7 @@ func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 		two, stop := h.joinAndPrefer("2")
 		defer stop()
 		h.passUntil(two.isLeader)
-		h.passTime(period / 20) // Prefer of this candidate reads the record four times in a period
+		h.passTime(period / 20) // shorter than the interval, period/4, at which Prefer reads the record
 		for range 5 {
 			ended := make(chan error, 1)
 			go func() { ended <- changefeed.Transfer(h.Context(), h.table.Store("election"), one.id) }()
@@ -256,7 +256,7 @@ func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s.injectPartitions(members)
 	time.Sleep(8 * period)
 	best := members[0].current()
-	// Candidates join again, because a candidate that has lost several claims yields until it leads.
+	// Let the candidates join again: one that has lost several claims yields to the others until it leads.
 	for _, m := range members[1:] {
 		if changefeed.Ready(m.current()) {
 			best = m.current()

@@ -7,15 +7,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 )
 
-// response is the result of a request.
+// response is the result of a request to the store.
 type response struct {
 	op     protocol.Op
 	record Record
 	err    error
 }
 
-// input converts the response to an input of the algorithm. After any error other than ErrConflict
-// and ErrNoRecord, the request may have changed the record.
+// input converts the response to an input of the algorithm. An error other than ErrConflict and ErrNoRecord is passed
+// on as an unknown outcome: the request may have changed the record.
 func (r response) input() protocol.Input {
 	in := protocol.Input{Kind: protocol.Responded, Record: protocol.Record(r.record)}
 	switch {
@@ -30,8 +30,8 @@ func (r response) input() protocol.Input {
 	return in
 }
 
-// sendRequest sends a request on a separate goroutine. There is one request at a time, so the
-// goroutine never blocks on the channel for its response.
+// sendRequest sends the request of a to the store on a separate goroutine. There is one request at a time, so
+// r.responses has capacity for its response, and the goroutine never blocks on it.
 func (r *runner) sendRequest(a protocol.Action) {
 	timeout := r.e.opts.requestTimeout()
 	if a.Op == protocol.Create {
@@ -58,9 +58,9 @@ func (r *runner) sendRequest(a protocol.Action) {
 	})
 }
 
-// delivery is an event or the error of a feed.
+// delivery is an event of a feed, or the error with which it has failed.
 type delivery struct {
-	feed  int // feed is the number of the feed.
+	feed  int // feed is the value of runner.feed when the feed was opened.
 	input protocol.Input
 	err   error
 }
@@ -89,7 +89,7 @@ func (r *runner) openFeed() {
 			deliver(down, err)
 			return
 		}
-		defer f.Close() // The error is delivered before, because Close may take a while.
+		defer f.Close() // Close may take a while, so an error is delivered before.
 		for {
 			event, err := f.Next(ctx)
 			in := protocol.Input{Kind: protocol.Missed, ByFeed: true}

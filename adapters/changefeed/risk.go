@@ -46,7 +46,7 @@ func ParseRisk(name string) (Risk, error) {
 	return "", fmt.Errorf("%w: unknown risk %q: expected one of %s", leaderelection.ErrInvalid, name, strings.Join(names, ", "))
 }
 
-// describeEffect returns the end of the sentence "this setting means that …".
+// describeEffect completes the sentence "this setting means that …" in the message of an UnsafeError.
 func (r Risk) describeEffect() string {
 	switch r {
 	case RiskFailover:

@@ -14,25 +14,25 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// runner runs the algorithm of a candidate, from ElectLeader until the candidacy is over. The
-// goroutine of run owns the fields without a comment to the contrary. It blocks only on its channels:
-// separate goroutines send requests to the store and receive from feeds.
+// runner runs the algorithm of a candidate, from ElectLeader until the candidacy is over. Its fields belong to the
+// goroutine of run, unless their comments say otherwise. That goroutine blocks only on its channels: separate
+// goroutines send requests to the store and receive from feeds.
 type runner struct {
 	e     *Election
 	begin time.Time // begin is the origin of protocol.Time, by the candidate's clock.
 	state protocol.State
 
-	leave  context.Context    // leave is done when the candidate must leave.
+	leave  context.Context    // leave is done when the candidate must release the record and end.
 	ctx    context.Context    // ctx is the context of all calls of the store.
-	cancel context.CancelFunc // cancel cancels the context ctx.
+	cancel context.CancelFunc // cancel cancels ctx when run returns.
 	done   chan struct{}      // done is closed when all goroutines of the runner have returned.
-	calls  sync.WaitGroup     // calls contains the goroutines that call the store.
+	calls  sync.WaitGroup     // calls counts the goroutines that call the store.
 
 	responses  chan response // responses has capacity for the response to the request in flight.
 	sentAt     time.Time     // sentAt is the time before the last request was sent.
 	deliveries chan delivery
 	closeFeed  context.CancelFunc
-	feed       int // feed is the number of the current feed.
+	feed       int // feed is the number of the current feed. Deliveries of earlier feeds are ignored.
 
 	feedErr, heartbeatErr error // feedErr and heartbeatErr are the last errors of a feed and of a heartbeat.
 
@@ -98,7 +98,7 @@ func (r *runner) run() {
 			r.finish(r.leaveReason(), true)
 			continue
 		case <-releaseLimit:
-			return // The release is not needed any more, because other candidates can claim the record.
+			return // Give up the release: by now other candidates can claim the record without it.
 		}
 		if r.state.Leading && limit.Expired(*r.deadline.Load(), clock.Now()) {
 			r.step(protocol.Input{Kind: protocol.LeaseExpired}, nil)
@@ -131,8 +131,8 @@ func (r *runner) step(in protocol.Input, cause error) {
 	r.publishStatus(false)
 }
 
-// perform performs an action of the algorithm. now is a time before the action; cause is the error that
-// has led to the action.
+// perform performs an action of the algorithm. now is a time before the action, from which leases can be measured;
+// cause is the error that has led to the action, or nil.
 func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 	opts, candidacy := r.e.opts, r.e.candidacy
 	switch a.Kind {
@@ -192,9 +192,9 @@ func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 	}
 }
 
-// setDeadline sets the deadline of the leadership, measured from before the acknowledged request was
-// sent. The algorithm uses the monotonic clock only; the runner also compares the deadline with the
-// wall clock.
+// setDeadline sets the deadline of the leadership to one lease after the time before the acknowledged request was
+// sent. The algorithm measures the lease by the monotonic clock only; the runner also compares the deadline with the
+// wall clock, which does not stop while the machine is suspended.
 func (r *runner) setDeadline() {
 	cfg := &r.e.opts.cfg
 	deadline := r.sentAt.Add(cfg.Lease - cfg.Guard)
@@ -218,8 +218,8 @@ func (r *runner) revocationReason(reason protocol.Reason) error {
 	return ErrStepDown
 }
 
-// withCause adds the text of cause to err, unless cause is nil. It does not wrap cause, which may be
-// an error that has a meaning of its own as the reason of a leadership's end.
+// withCause adds the text of cause to err, unless cause is nil. It does not wrap cause: a caller that tests the
+// reason of a leadership's end with errors.Is must not find an unrelated error.
 func withCause(err, cause error) error {
 	if cause == nil {
 		return err
@@ -280,7 +280,7 @@ func (r *runner) reportFailure(got response) {
 	}
 }
 
-// publishStatus publishes the status if first is set, or the role, the leader or Next has changed.
+// publishStatus publishes the status if first is set, or if the leadership, the leader or Next has changed.
 func (r *runner) publishStatus(first bool) {
 	if r.state.Over {
 		return
@@ -296,7 +296,7 @@ func (r *runner) publishStatus(first bool) {
 	r.published, r.following, r.next = leadership, following, next
 	s := leaderelection.Status{NowFollowing: following, Next: next}
 	if r.state.Leaving {
-		r.e.candidacy.Retract(s) // Only the final status may follow, so this status is not published.
+		r.e.candidacy.Retract(s) // The candidate leaves: only its final status may be received now.
 	} else {
 		r.e.candidacy.Publish(s)
 	}

@@ -41,8 +41,8 @@ func TestElection_CreatorWaitsBeforeItLeads(t *testing.T) {
 	})
 }
 
-// TestElection_HasOneLeaderAfterConcurrentClaims checks that only one of several candidates that claim the
-// record at the same time becomes the leader.
+// TestElection_HasOneLeaderAfterConcurrentClaims checks that only one of several candidates becomes the leader if
+// they claim the record at the same time.
 func TestElection_HasOneLeaderAfterConcurrentClaims(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		sameTime := changefeed.WithRandom(func() float64 { return 0.5 })
@@ -94,7 +94,7 @@ func TestElection_PartitionedLeaderStopsBeforeNextLeads(t *testing.T) {
 		}
 		require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
 		require.False(h, ended.IsZero())
-		require.GreaterOrEqual(h, time.Since(ended), 200*time.Millisecond) // κ·D - D
+		require.GreaterOrEqual(h, time.Since(ended), 200*time.Millisecond) // κ·D - D, with the lease D: the margin for clock drift
 		heal()
 		h.passTime(10 * time.Second)
 		require.False(h, leader.isLeader())
@@ -128,7 +128,7 @@ func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 		leader.network.Set(storetest.Faults{FeedCut: 1})
 		l := leader.Current().Leadership
 		begin := time.Now()
-		h.transfer(leader) // A transfer to the leader changes nothing.
+		h.transfer(leader) // must change nothing, because the record names this leader already
 		h.passUntil(other.isLeader)
 		require.Less(h, time.Since(begin), 2850*time.Millisecond, "longer than a heartbeat and a lease")
 		require.ErrorIs(h, l.Err(), changefeed.ErrFeedLost)
@@ -211,7 +211,7 @@ func TestElection_CandidateDoesNotLeadWithoutClaim(t *testing.T) {
 		h.replaceRecord(held)
 		me := h.join("me")
 		require.False(h, me.isLeader())
-		h.transfer(me) // Now the record contains the ID of me.
+		h.transfer(me) // returns at once, because the record names "me" as leader
 		require.False(h, me.isLeader())
 		require.Same(h, me, h.awaitLeader()) // me leads after the wait
 		require.EqualValues(h, 2, me.token())
@@ -310,9 +310,9 @@ func TestElection_DeadlineLeavesSafetyMargin(t *testing.T) {
 	})
 }
 
-// TestElection_LeadershipEndsWhileMachineIsSuspended checks that a leadership ends when the wall clock
-// reaches its deadline: the monotonic clock stops while a machine is suspended. The wait of a follower must
-// count by the monotonic clock alone. The test runs in real time, because a bubble has no monotonic clock.
+// TestElection_LeadershipEndsWhileMachineIsSuspended checks that a leadership ends when the wall clock reaches its
+// deadline, because the monotonic clock stops while a machine is suspended. The wait of a follower, however, must be
+// measured by the monotonic clock alone. The test runs in real time, because a bubble has no monotonic clock.
 func TestElection_LeadershipEndsWhileMachineIsSuspended(t *testing.T) {
 	var suspension atomic.Int64
 	begin := time.Now()
@@ -582,8 +582,8 @@ func TestElection_LogsWhyCandidateDoesNotLead(t *testing.T) {
 	}
 }
 
-// TestElection_ClosedConnectionEndsCandidacy checks that a candidacy ends when the connection of its store
-// was closed, because the store cannot recover.
+// TestElection_ClosedConnectionEndsCandidacy checks that a candidacy ends when the connection of its store was
+// closed, because the store cannot open another one.
 func TestElection_ClosedConnectionEndsCandidacy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Bool
@@ -604,8 +604,8 @@ func TestElection_ClosedConnectionEndsCandidacy(t *testing.T) {
 	})
 }
 
-// TestElection_ForgedHintDoesNotEndElection checks that a hint of a feed that the election has ended, which any
-// client could have sent, does not end the election.
+// TestElection_ForgedHintDoesNotEndElection checks that a hint which says that the election has ended does not end
+// it: any client could have sent the message from which the feed made the hint.
 func TestElection_ForgedHintDoesNotEndElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, forged := memory.NewTable().Store("election"), make(chan changefeed.Event, 1)

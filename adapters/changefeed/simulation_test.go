@@ -21,9 +21,9 @@ import (
 )
 
 // A simulation runs an election of four candidates in fake time, with faults that a seed determines:
-// clocks run too fast or too slow; requests are late, lost, or executed after the caller gave up; feeds
-// fail, become silent, repeat events and change their order; candidates are partitioned, or resign and
-// join again; and in every third simulation the record is deleted. There must never be two leaders,
+// clocks run too fast or too slow; requests are delayed, lost, or executed after the caller has given up;
+// feeds fail, become silent, repeat events and change their order; candidates are partitioned, or resign
+// and join again; and in every third simulation the record is deleted. There must never be two leaders,
 // tokens must increase, and there must be a leader when the faults are over.
 //
 //	go test ./adapters/changefeed -run Simulation -seeds 5000
@@ -40,7 +40,7 @@ type simulation struct {
 	table  *memory.Table
 	begin  time.Time
 	unsafe func(*protocol.Config) // unsafe changes the configuration of candidates, if it is not nil.
-	losses bool                   // losses reports whether the record is deleted.
+	losses bool                   // losses means that the simulation deletes the record.
 
 	mu         sync.Mutex
 	history    []string
@@ -79,9 +79,9 @@ func (s *simulation) record(format string, args ...any) {
 	s.history = append(s.history, fmt.Sprintf("%12v  ", time.Since(s.begin))+fmt.Sprintf(format, args...))
 }
 
-// checkGrant records a violation if another leadership is valid when l begins, or if the token of
-// l is not greater than all earlier tokens. Of two leaderships that overlap, the first is valid
-// when the second begins.
+// checkGrant records a violation if another leadership is valid when l begins, or if the token of l is not greater
+// than all earlier tokens. Since it is called when a leadership begins, it finds all leaderships that overlap: of
+// two that do, the first is valid when the second begins.
 func (s *simulation) checkGrant(member string, l *leaderelection.Leadership) {
 	s.record("%s is leader with token %d until %v", member, l.Token(), l.Deadline().Sub(s.begin))
 	s.mu.Lock()
@@ -210,8 +210,8 @@ func (s *simulation) injectFaults(t *testing.T, members []*member) {
 			heals[i]()
 			heals[i] = nil
 		case fault < 8 && !s.losses:
-			// Join again only if no record is lost, because a new candidate does not know earlier
-			// terms.
+			// Join again only if the simulation deletes no record: a new candidate does not know the terms of a lost
+			// record.
 			s.record("%s resigns: %v", m.name, m.current().Resign())
 			m.join(t)
 		case fault < 9:
@@ -234,7 +234,7 @@ func (s *simulation) injectFaults(t *testing.T, members []*member) {
 	}
 }
 
-// checkResult checks that there is a leader, and that the simulation was not trivial.
+// checkResult checks that there is a leader after the faults, and that the faults and elections really took place.
 func (s *simulation) checkResult() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

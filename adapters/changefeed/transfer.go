@@ -14,15 +14,15 @@ import (
 var ErrNotTransferred = leaderelection.ErrNotTransferred
 
 // Transfer requests that the leader hands over to the candidate id, and returns nil when this
-// candidate leads. A leader whose program calls [Election.ResignRequested], as package elector does, first ends its
-// work. The other candidates wait for an election timeout before they claim the record
-// themselves. If there is no leader, the record is reserved in the same way. Anyone may call
+// candidate leads. If the leader's program calls [Election.ResignRequested], as package elector does, it first ends
+// its work. The other candidates wait for an election timeout before they claim the record
+// themselves. If there is no leader, the record is reserved for the candidate in the same way. Anyone may call
 // Transfer, also the candidate itself, with its [Election.ID].
 //
-// Transfer blocks until the outcome is known, and tries again after errors of the store that pass. If ctx is done
-// first, Transfer withdraws the request, which takes at most two seconds, and returns the cause of ctx. A program
-// that has learned of the request from ResignRequested ends its work and resigns nevertheless, and then any
-// candidate leads. Options that concern only candidates have no effect; [WithHeartbeat] should have the value
+// Transfer blocks until the outcome is known, and tries again after transient errors of the store. If ctx is done
+// first, Transfer withdraws the request, which takes at most two seconds, and returns the cause of ctx. If the
+// leader's program has already learned of the request from ResignRequested, it resigns nevertheless, and then any
+// candidate can lead. Options that concern only candidates have no effect; [WithHeartbeat] should have the value
 // that the candidates use.
 //
 // Other errors: [ErrNotTransferred] if the candidate has not claimed the record within the election
@@ -55,7 +55,7 @@ func transferFrom(ctx context.Context, store Store, from *Record, id string, opt
 	return nil
 }
 
-// transfer writes the request, for which ctx limits the time, and waits for its outcome.
+// transfer writes the request to the record and waits for its outcome. Only the write is limited by startLimit.
 func transfer(ctx context.Context, o *options, store Store, from *Record, id string) error {
 	r, err := updateRecord(ctx, o, store, func(r *Record) bool {
 		if r.Ended || r.Nominee == id || r.Leader == id && r.Nominee == "" ||

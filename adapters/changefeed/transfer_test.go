@@ -71,7 +71,7 @@ func TestTransfer_RetriesTransientErrors(t *testing.T) {
 		reads := 0
 		store := &storeFuncs{Store: h.table.Store("election")}
 		store.read = func(ctx context.Context) (changefeed.Record, error) {
-			if reads++; reads > 1 && reads < 10 { // the first read precedes the request
+			if reads++; reads > 1 && reads < 10 { // the first read, before the request is written, succeeds
 				return changefeed.Record{}, errors.New("connection reset")
 			}
 			return store.Store.Read(ctx)

@@ -11,10 +11,10 @@ import (
 )
 
 // updateRecord applies change to the record by compare-and-set, and returns the record afterwards.
-// change returns false if nothing has to be changed. updateRecord retries until a write succeeds. It
-// then applies change to the newest record, which may already contain the change if a response was
-// lost: applying it twice must have the same result as applying it once. If the record does not
-// exist, updateRecord returns ErrNoRecord immediately.
+// change returns false if nothing has to be changed. After a failure, updateRecord tries again with
+// the newest record. That may already contain the change, if only the response was lost, so applying
+// change twice must have the same result as applying it once. If the record does not exist,
+// updateRecord returns ErrNoRecord immediately.
 func updateRecord(ctx context.Context, o *options, store Store, change func(*Record) bool) (Record, error) {
 	for failures := 0; ; failures++ {
 		r, err := tryUpdate(ctx, o, store, change)
@@ -24,7 +24,7 @@ func updateRecord(ctx context.Context, o *options, store Store, change func(*Rec
 		case errors.Is(err, ErrClosed), errors.Is(err, ErrUnsuitable), ctx.Err() != nil:
 			return r, wrapUnconfirmed(ctx, err)
 		case errors.Is(err, ErrConflict):
-			failures = min(failures, 2) // Retry soon, because another client makes progress.
+			failures = min(failures, 2) // Retry soon: another client has written.
 		}
 		if limit.Pause(ctx, o.heartbeat>>max(1, 7-failures)) != nil {
 			return r, wrapUnconfirmed(ctx, err)
@@ -51,15 +51,15 @@ func tryUpdate(ctx context.Context, o *options, store Store, change func(*Record
 	return store.Heartbeat(ctx, r, next)
 }
 
-// observeWritten passes a written record to the candidacy, if it is in progress. Otherwise the
-// candidacy would learn of the write only from its feed.
+// observeWritten passes a written record to the candidacy, if it is in progress, so that it does not have to wait
+// until its feed delivers the record.
 func (e *Election) observeWritten(r Record) {
 	if !e.started.Load() {
 		return
 	}
 	select {
 	case e.written <- r:
-	case <-e.candidacy.Done(): // The runner may still wait for requests, but handles no inputs.
+	case <-e.candidacy.Done(): // The runner handles no inputs any more, although it may still wait for requests.
 	}
 }
 

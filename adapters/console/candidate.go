@@ -20,8 +20,8 @@ type Candidate struct {
 
 var _ leaderelection.Candidate = (*Candidate)(nil)
 
-// Candidate creates a candidate. If several candidates have joined, each line is received
-// by one of them.
+// Candidate creates a candidate. If several candidates have called ElectLeader, each line is
+// received by only one of them.
 func (c *Console) Candidate(id string) *Candidate {
 	return &Candidate{console: c, id: id, candidacy: candidacy.New(context.Background(), nil)}
 }

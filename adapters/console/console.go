@@ -6,8 +6,8 @@
 //	ERROR      the candidacy ends with ErrTyped
 //
 // When the input ends, the candidacy ends with [ErrEndOfInput]. The candidate that
-// has joined receives the lines. Without a candidate, a line is kept for the next
-// candidate.
+// has called ElectLeader receives the lines. While there is none, a line is kept for the
+// next candidate.
 //
 // The package does not coordinate several consoles: two programs can be leaders at the
 // same time.
@@ -85,7 +85,7 @@ func (c *Console) startReader() {
 	})
 }
 
-// inputError returns the error of a candidacy that receives no more input.
+// inputError returns the error with which a candidacy ends when there is no more input.
 func (c *Console) inputError() error {
 	select {
 	case <-c.ended:
@@ -97,9 +97,9 @@ func (c *Console) inputError() error {
 	return ErrEndOfInput
 }
 
-// parseCommand returns the command in a line, which is empty if the line is empty or invalid, and the
-// token of the command LEADER. The token is greater than all reserved tokens. If reserve is set,
-// parseCommand reserves the token, so that no other candidate gets it.
+// parseCommand returns the command in a line, or "" if the line is empty or invalid. For the command LEADER it also
+// returns the token of the leadership, which is greater than all reserved tokens. If reserve is set, parseCommand
+// reserves this token, so that no other candidate gets it.
 func (c *Console) parseCommand(line string, reserve bool) (command string, token int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

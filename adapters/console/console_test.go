@@ -64,8 +64,8 @@ func TestCommands_HaveDocumentedEffects(t *testing.T) {
 	require.ErrorIs(t, three.ElectLeader(), console.ErrEndOfInput)
 }
 
-// TestCommands_GreatestTokenPreventsNextLeadership checks that the command LEADER starts no leadership after
-// the leadership with the greatest token.
+// TestCommands_GreatestTokenPreventsNextLeadership checks that the command LEADER has no effect after a leadership
+// with the greatest possible token, because no greater token is left.
 func TestCommands_GreatestTokenPreventsNextLeadership(t *testing.T) {
 	var out strings.Builder
 	in, input := io.Pipe()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseCommand_ReturnsDifferentTokens checks that two candidates that receive the command LEADER at the
-// same time get different tokens, and that a candidate that is the leader already does not use up a token.
+// TestParseCommand_ReturnsDifferentTokens checks that two candidates that receive the command LEADER at the same time
+// get different tokens, and that the command reserves no token for a candidate that is the leader already.
 func TestParseCommand_ReturnsDifferentTokens(t *testing.T) {
 	c := New(nil, nil)
 	parse := func(line string, reserve bool) int64 {

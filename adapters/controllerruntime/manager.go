@@ -18,9 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// stopLimit is how long Start waits for the controllers after the leadership has ended. Controllers that
-// ignore their contexts end only with the process, which should exit before another candidate can lead: with
-// a session timeout of two seconds that is 160 ms later, or more.
+// stopLimit is how long Start waits for the controllers after the leadership has ended. Controllers that ignore
+// their contexts run until the process exits, which should happen before another candidate can lead: with a
+// session timeout of two seconds, no earlier than 160 ms after the end of the leadership.
 const stopLimit = 100 * time.Millisecond
 
 // defaultGrace is the GracefulShutdownTimeout of controller-runtime if the option is not set.
@@ -43,8 +43,8 @@ const defaultGrace = 30 * time.Second
 //     another lock, because controller-runtime may then not wait for them. The candidate stays the
 //     leader until the program exits, because another leader must not begin before;
 //   - an error that wraps the reason, such as [leaderelection.ErrLeaseExpired], if the leadership
-//     has ended. Controllers that have not returned 100 ms after that still run. The candidate
-//     resigns while the program exits;
+//     has ended. Start waits for the controllers for 100 ms; those that have not returned by then
+//     still run. The candidate resigns in the background, while the program exits;
 //   - the error of ElectLeader if the candidacy ends before a leadership;
 //   - [elector.ErrWithdrawn] if the candidate was requested to resign, after the controllers have
 //     stopped;
@@ -102,7 +102,7 @@ func Leadership(ctx context.Context) *leaderelection.Leadership {
 	return nil
 }
 
-type key struct{} // key is the key of the manager in the contexts of its runnables.
+type key struct{} // key is the key under which a context of a runnable contains its manager.
 
 // electedManager is a manager with a candidate.
 type electedManager struct {
@@ -119,8 +119,8 @@ type electedManager struct {
 
 	started    atomic.Bool
 	ready      func()        // ready closes join, once.
-	join       chan struct{} // join is closed when the caches are filled.
-	leads      chan struct{} // leads is closed after leadership was set.
+	join       chan struct{} // join is closed when the caches are filled, and lets the candidate join the election.
+	leads      chan struct{} // leads is closed when the candidate has become leader, after the field leadership was set.
 	leadership atomic.Pointer[leaderelection.Leadership]
 }
 
@@ -131,8 +131,8 @@ func (m *electedManager) Start(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	// Do not pass on the end of ctx directly, because stopBegan must be set before the manager begins
-	// to stop.
+	// Cancel the manager's context by a function instead of deriving it from ctx, because stopBegan must be
+	// set before the manager begins to stop.
 	managed, end := context.WithCancel(context.WithoutCancel(ctx))
 	var stopBegan time.Time // stopBegan is set before managed is done.
 	context.AfterFunc(ctx, func() {
@@ -159,7 +159,7 @@ func (m *electedManager) Start(ctx context.Context) error {
 	}
 	if !working {
 		var stopping time.Duration
-		if err == nil { // The manager has returned because managed was done.
+		if err == nil { // The manager has stopped because managed is done, so stopBegan is set.
 			stopping = time.Since(stopBegan)
 		}
 		working = m.mayStillRun(err, stopping)
@@ -177,8 +177,8 @@ func (m *electedManager) Start(ctx context.Context) error {
 	stop(nil)
 	m.cancelBase(nil)
 	if l := m.leadership.Load(); l != nil && l.Err() != nil {
-		// Resign in the background: Start must return before another candidate can lead, so that the
-		// program exits, and Resign takes longer without a connection.
+		// Resign in the background: without a connection Resign takes long, and Start must return before another
+		// candidate can lead, so that the program exits in time.
 		go func() { _ = m.candidate.Resign() }()
 		return err
 	}
@@ -189,10 +189,10 @@ func (m *electedManager) Start(ctx context.Context) error {
 	return err
 }
 
-// mayStillRun reports whether controllers may still run after Start of the manager has returned err.
-// stopping is the time between the end of the manager's context and the return. controller-runtime has no
-// values for these errors. If a manager loses the lock, it does not wait for controllers, and does not
-// report later that the grace period has passed.
+// mayStillRun reports whether controllers may still run after Start of the embedded Manager has returned err.
+// stopping is the time from the end of the manager's context until that return. Two errors are recognized by
+// their texts, because controller-runtime exports no values for them. If the manager has lost the lock, it does
+// not wait for controllers, and so does not report that the grace period has passed.
 func (m *electedManager) mayStillRun(err error, stopping time.Duration) bool {
 	switch {
 	case m.grace == 0:
@@ -206,8 +206,8 @@ func (m *electedManager) mayStillRun(err error, stopping time.Duration) bool {
 	return strings.Contains(text, "failed waiting for all runnables to end") || strings.Contains(text, "leader election lost")
 }
 
-// elect runs the candidacy when the manager is ready to lead, and ends everything that the manager
-// runs if the candidacy ends.
+// elect calls ElectLeader when the caches are filled, and cancels the contexts of everything that the manager
+// runs when the candidacy ends.
 func (m *electedManager) elect(ctx context.Context) {
 	select {
 	case <-m.join:
@@ -218,8 +218,8 @@ func (m *electedManager) elect(ctx context.Context) {
 	m.cancelBase(fmt.Errorf("controllerruntime: the candidacy has ended: %w", err))
 }
 
-// follow receives the first leadership, and ends everything that the manager runs when the
-// leadership ends. If the candidate is requested to resign, follow stops the manager.
+// follow receives statuses until the first leadership, and cancels the contexts of everything that the manager
+// runs when that leadership ends. If the candidate is requested to resign, follow stops the manager.
 func (m *electedManager) follow(stop context.CancelCauseFunc) {
 	var statuses <-chan leaderelection.Status
 	var requested, ended <-chan struct{}
@@ -229,7 +229,7 @@ func (m *electedManager) follow(stop context.CancelCauseFunc) {
 	}
 	for {
 		select {
-		case <-join: // Receive statuses only after the join, because earlier statuses would belong to another manager.
+		case <-join: // Do not receive statuses before: they would be those of another manager.
 			statuses, join = m.candidate.Status(), nil
 		case status, ok := <-statuses:
 			switch {
@@ -259,7 +259,7 @@ type lock struct {
 	manager *electedManager
 }
 
-// Get implements [resourcelock.Interface]. It is called first when the caches are filled.
+// Get implements [resourcelock.Interface]. client-go calls it for the first time when the caches are filled.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.manager.ready()
 	select {
@@ -278,7 +278,7 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return l.Interface.Update(ctx, r)
 }
 
-// noLock is a lock that is always free.
+// noLock is a lock that is always free. It is used if the user has set no lock.
 type noLock struct{}
 
 func (noLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {

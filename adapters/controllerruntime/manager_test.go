@@ -134,9 +134,9 @@ func TestManager_StopsControllersBeforeNextLeads(t *testing.T) {
 // follows, so that a new leader does not have to fill its caches first, and that the option EnableWarmup can
 // disable this.
 func TestManager_WarmsUpControllersWhileFollowing(t *testing.T) {
-	skip := true // controllers of earlier runs of this test have the same names
+	skip := true // skip the check of names, because earlier runs of this test have used the same names
 	for id, enabled := range map[string]*bool{"default": nil, "disabled": new(bool)} {
-		// The first leader would begin after two heartbeats.
+		// The candidate does not become leader during the test: it would wait for two heartbeats of an hour.
 		follower, err := changefeed.NewElection(memory.NewTable().Store("manager"), changefeed.WithID(id), changefeed.WithHeartbeat(time.Hour))
 		require.NoError(t, err)
 		options := newOptions()
@@ -162,7 +162,7 @@ func TestManager_WarmsUpControllersWhileFollowing(t *testing.T) {
 			receive(t, started, "the start of the source")
 		} else {
 			receive(t, following, "a runnable without election")
-			time.Sleep(50 * time.Millisecond) // the manager starts the sources after this runnable
+			time.Sleep(50 * time.Millisecond) // the manager would start the sources after this runnable; give it time to do so
 			require.Empty(t, started)
 		}
 		stop()
@@ -211,7 +211,7 @@ func TestManager_StopsControllersIfCutOff(t *testing.T) {
 	second.stop()
 	require.NoError(t, receive(t, second.ended, "the result of the second Start"))
 	heal()
-	require.NoError(t, one.Resign()) // Resign for the program, whose process has exited by now.
+	require.NoError(t, one.Resign()) // Resign here, because this process does not exit as the manager's program would.
 }
 
 // TestManager_WaitsForHungControllerBeforeResigning checks that a candidate resigns only after the manager has
@@ -237,8 +237,8 @@ func TestManager_WaitsForHungControllerBeforeResigning(t *testing.T) {
 	}
 }
 
-// TestManager_DoesNotResignIfOtherLockIsLost checks that a candidate does not resign when the manager loses
-// the other lock, while the manager runs or waits for a controller, because the controller still runs.
+// TestManager_DoesNotResignIfOtherLockIsLost checks that a candidate does not resign when the manager loses the other
+// lock, whether the manager runs or already waits for a controller, because the controller may still run.
 func TestManager_DoesNotResignIfOtherLockIsLost(t *testing.T) {
 	for name, stop := range map[string]bool{"Running": false, "Stopping": true} {
 		t.Run(name, func(t *testing.T) {
@@ -265,8 +265,8 @@ func TestManager_DoesNotResignIfOtherLockIsLost(t *testing.T) {
 	}
 }
 
-// TestManager_ResignsAfterControllerTimeout checks that a candidate resigns even when a controller has failed
-// with the error of a timeout of its own.
+// TestManager_ResignsAfterControllerTimeout checks that a candidate resigns after a controller has failed with an
+// error such as context.DeadlineExceeded: it must not be taken for the end of the manager's grace period.
 func TestManager_ResignsAfterControllerTimeout(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	r := start(t, c, newOptions(), func(context.Context) error { return fmt.Errorf("list: %w", context.DeadlineExceeded) })

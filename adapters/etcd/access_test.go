@@ -10,10 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestAlarm_LetsStrangerRevokeLease documents, for docs/access.md, what a client that reaches the servers can do
-// although authentication is enabled: in releases such as 3.4.23 it raises the alarm of a full database
-// without credentials. While the alarm is active, the servers do not check permissions. The former leader
-// must stop when it notices that its lease was revoked, and the next leader's token must be greater.
+// TestAlarm_LetsStrangerRevokeLease checks a limit that docs/access.md describes: in releases such as 3.4.23, a
+// client without credentials can raise the alarm of a full database, and while the alarm is active, the servers
+// do not check permissions, so the client can revoke the leader's lease. The leader must then stop when it notices
+// that its lease was revoked, and the next leader's token must be greater.
 func TestAlarm_LetsStrangerRevokeLease(t *testing.T) {
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))

@@ -44,7 +44,7 @@ func TestElection_KeepsOrderWithConcurrencyCandidates(t *testing.T) {
 	waitForCandidates(3)
 	last := startCandidate(t, client)
 	waitForCandidates(4)
-	// Proclaim changes the value of the key, and the candidate remains.
+	// Proclaim replaces the value of first's key. The key must still count as a candidate's.
 	require.NoError(t, first.Proclaim(ctx, "another name"))
 	require.NoError(t, first.Resign(ctx))
 	l := second.waitForLeadership()
@@ -60,7 +60,7 @@ func TestElection_KeepsOrderWithConcurrencyCandidates(t *testing.T) {
 	}
 	electiontest.Confirm(t, second.Resign)
 	require.NoError(t, <-campaign)
-	require.NoError(t, session.Close()) // the end of the session has the same effect as a crash
+	require.NoError(t, session.Close()) // Close revokes the lease; the effect is that of a crash
 	require.Greater(t, last.waitForLeadership().Token(), third.Rev())
 }
 

@@ -88,8 +88,8 @@ func TestElection_SatisfiesContract(t *testing.T) {
 	}
 }
 
-// TestElection_SatisfiesContractWithRejoin runs the cases of TestElection_SatisfiesContract in which leases
-// end, with WithRejoin.
+// TestElection_SatisfiesContractWithRejoin checks that an Election with WithRejoin satisfies the contract too. It
+// runs only the cases in which a lease ends, because WithRejoin has no effect in the others.
 func TestElection_SatisfiesContractWithRejoin(t *testing.T) {
 	factory := newFactory(startServersAlone(t, 1), etcd.WithRejoin())
 	for _, c := range electiontest.Cases() {

@@ -13,14 +13,14 @@ import (
 )
 
 // TestElection_ContinuesAfterDataLoss checks that candidates and observers do not wait indefinitely after etcd
-// was restored from a backup or emptied, and has older revisions, that a warning is logged, and that no other
-// candidate leads while the leader, which is cut off, cannot know of the loss. The candidates request a shorter
-// TTL than etcd grants.
+// was emptied or restored from a backup, so that its revisions are smaller than those they know. A warning must
+// be logged, and no other candidate may lead while the leader is cut off and cannot know of the loss. The
+// candidates request a shorter TTL than etcd grants, because they must wait for the granted one.
 func TestElection_ContinuesAfterDataLoss(t *testing.T) {
 	for _, c := range []struct {
 		name              string
-		restored, created bool // created means that the backup contains the election node.
-		cutOff            bool // cutOff means that the leader is cut off.
+		restored, created bool // restored from a backup, which contains the election node if created is set
+		cutOff            bool // whether the leader's network is cut while etcd loses its data
 		deposed           bool // whether an earlier leader was cut off until its lease had expired
 	}{
 		{name: "Restored", restored: true},
@@ -60,7 +60,7 @@ func TestElection_ContinuesAfterDataLoss(t *testing.T) {
 
 			if c.deposed {
 				first.cutConnection()
-				revokeLease(t, client, leader.ID()) // revoke the lease instead of waiting until etcd lets it expire
+				revokeLease(t, client, leader.ID()) // revoke the lease instead of waiting until it expires
 				waitForLoss(t, l)
 				leader, follower, first, second = follower, leader, second, first
 				l = leader.waitForLeadership()

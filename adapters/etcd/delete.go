@@ -16,11 +16,11 @@ import (
 // deletes the node. It does so in one transaction, so no candidate can join or be elected
 // in between. Deleting an election that does not exist is not an error.
 //
-// All existing candidates receive [leaderelection.ErrElectionOver], including those that
-// join later. If there are keys below the node that are not candidates, DeleteElection
-// returns [leaderelection.ErrForeignChildren] and changes nothing. Candidates of etcd's
-// package concurrency do not check whether their key still exists: they must resign
-// first, otherwise some of them continue to act as leader.
+// All candidates that were created before receive [leaderelection.ErrElectionOver], even
+// if they call ElectLeader later. If there are keys below the node that are not candidates,
+// DeleteElection returns [leaderelection.ErrForeignChildren] and changes nothing. Candidates
+// of etcd's package concurrency do not check whether their key still exists: they must
+// resign first, otherwise some of them continue to act as leader.
 //
 // Other errors: [leaderelection.ErrInvalid], [leaderelection.ErrConnClosed] and
 // [leaderelection.ErrPermission].
@@ -44,18 +44,21 @@ func DeleteElection(client *clientv3.Client, node string, opts ...Option) error 
 type deletion struct {
 	client *clientv3.Client
 	node   string
-	// nodeRev is the create revision of the election node. If it is 0, the first attempt sets it.
+	// nodeRev is the create revision of the election node that is deleted. If it is 0, the first
+	// attempt sets it, so that later attempts do not delete a node that was created in between.
 	nodeRev   int64
 	timeout   time.Duration
-	unbounded bool // unbounded means that an attempt is not limited by timeout.
+	unbounded bool // unbounded means that only the context, and not timeout, limits an attempt.
 }
 
-// maxDeletions is the maximum number of attempts while other clients change the election.
+// maxDeletions is the maximum number of attempts. An attempt fails if another client changes the election
+// between its read and its transaction.
 const maxDeletions = 100
 
 var errBusy = errors.New("other clients keep changing the election")
 
-// execute deletes the election. It tries again if other clients change the election.
+// execute deletes the election. If other clients change it during an attempt, execute tries again, up to
+// maxDeletions times.
 func (d *deletion) execute(ctx context.Context) error {
 	for i := range maxDeletions {
 		attempt, cancel := ctx, context.CancelFunc(func() {})
@@ -81,8 +84,8 @@ func (d *deletion) execute(ctx context.Context) error {
 	return fmt.Errorf("delete election at %s: %w: %w", d.node, errUnconfirmed, errBusy)
 }
 
-// tryDelete reads the election, and deletes it if it has not changed since. If the response to the
-// transaction is lost, the next read shows whether it was applied.
+// tryDelete reads the election, and deletes it if no other client has changed it since the read. If the
+// response to the transaction is lost, tryDelete reads again: the node is missing if it was deleted.
 func (d *deletion) tryDelete(ctx context.Context) (done bool, err error) {
 	err = retry(ctx, d.client, d.timeout/2, func(ctx context.Context) error {
 		done = false
@@ -94,7 +97,7 @@ func (d *deletion) tryDelete(ctx context.Context) (done bool, err error) {
 			d.nodeRev = s.nodeRev
 		}
 		if s.node == nil || s.nodeRev != d.nodeRev {
-			done = true // An earlier attempt or another client has deleted the node; a new node is another election.
+			done = true // The node was deleted, by an earlier attempt or another client. A new node is another election.
 			return nil
 		}
 		if len(s.foreign) > 0 {

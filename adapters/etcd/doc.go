@@ -28,10 +28,10 @@
 //     Successive leaders have increasing tokens: the token is the create revision of the
 //     candidate's key.
 //   - A leader is notified of the loss of its leadership before another candidate can
-//     become leader. Its lease, as measured by the leader, expires a quarter of the TTL
-//     before etcd can expire it. The assumptions are: clocks run at the same rate, within
-//     a few percent; the process is running; and no other client deletes the key or
-//     revokes the lease.
+//     become leader. The leader measures its lease from when it sent a keepalive, and stops
+//     a quarter of the TTL before etcd can expire the lease. The assumptions are: clocks
+//     run at the same rate, within a few percent; the process is running; and no other
+//     client deletes the key or revokes the lease.
 //   - [Election.Txn] applies a transaction only during a given leadership, and
 //     [Election.Guard] returns the condition for transactions of the caller. They do not
 //     depend on these assumptions.

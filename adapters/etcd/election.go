@@ -30,13 +30,14 @@ type Election struct {
 	// nodeRev is the create revision of node, or 0 as long as it is not known. A re-created node is
 	// another election.
 	nodeRev atomic.Int64
-	// known is the newest known position in etcd's history, joined reports whether the candidate has
-	// joined the queue before, and ttl is the longest TTL that it has requested or that etcd has granted
-	// to it. Only the goroutine of ElectLeader uses these fields.
+	// known is the newest position in etcd's history that a response has shown, by which a loss of data is
+	// recognized. joined reports whether the candidate has joined the queue at least once. ttl is the longest
+	// TTL that it has requested or that etcd has granted to it. Only the goroutine of ElectLeader uses them.
 	known  position
 	joined bool
 	ttl    time.Duration
-	// listening receives one value, when ResignRequested is called for the first time.
+	// listening receives one value, when ResignRequested is called for the first time, so that the
+	// goroutine of ElectLeader reads the queue and finds a request that was made before.
 	listening chan struct{}
 
 	mu              sync.Mutex
@@ -84,8 +85,8 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	return e, nil
 }
 
-// retry sends a request of the candidacy. After the candidate has joined the queue once, no answer of
-// etcd ends the candidacy.
+// retry repeats a request of the candidacy until it succeeds. Before the candidate has joined the queue for the
+// first time, an error that only an operator can resolve ends the candidacy; later it is retried like any other.
 func (e *Election) retry(ctx context.Context, f func(ctx context.Context) error) error {
 	return retrier{e.client, e.options.timeout / 2, e.joined, e.outage}.run(ctx, f)
 }
@@ -130,8 +131,8 @@ func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.St
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status { return e.candidacy.Current() }
 
-// Events implements [leaderelection.Candidate]. [event.Checked] is a keepalive request, or
-// a failed read of the queue. [event.Watched] is not reported.
+// Events implements [leaderelection.Candidate]. [event.Checked] reports the result of a
+// keepalive, or a failed read of the queue. [event.Watched] is not reported.
 func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // ElectLeader implements [leaderelection.Candidate]: it runs the candidacy and blocks
@@ -153,7 +154,7 @@ func (e *Election) runCandidacy(ctx context.Context) error {
 		if !e.options.rejoin || ctx.Err() != nil || !errors.Is(err, leaderelection.ErrSessionExpired) {
 			return err
 		}
-		// Publish the status first, because it can take long to join the queue again.
+		// Publish that the candidate leads no more and follows nobody: joining the queue again can take long.
 		e.log.Info("rejoining with a new lease", "id", e.ID(), "err", err)
 		e.candidacy.Publish(leaderelection.Status{})
 		lost := errors.Is(err, errDataLost)
@@ -161,10 +162,10 @@ func (e *Election) runCandidacy(ctx context.Context) error {
 			e.nodeRev.Store(0)
 		}
 		if sole || !lost && !errors.Is(err, errEndedEarly) {
-			continue // Do not wait, because no other candidate of the lost history leads.
+			continue // Do not wait, because no data were lost, or this candidate was the head of the lost queue.
 		}
-		// Wait for a TTL, because the leader of the lost history may not know of the loss until its
-		// lease ends. The TTL of that lease is not known, so all candidates must request the same TTL.
+		// Wait for a TTL: if etcd has lost data, another candidate may lead by the lost queue, and not know of the loss
+		// until its lease expires. The TTL of that lease is not known, so all candidates must request the same TTL.
 		if err := limit.Pause(ctx, e.ttl); err != nil {
 			return err
 		}

@@ -47,8 +47,8 @@ func TestNewElection_RejectsInvalidArguments(t *testing.T) {
 	}
 }
 
-// TestElection_ReportsMissingPermission checks that a request without permission is reported as an error, and
-// not retried.
+// TestElection_ReportsMissingPermission checks that a request that etcd rejects because of a missing permission
+// fails with ErrPermission, and is not retried.
 func TestElection_ReportsMissingPermission(t *testing.T) {
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
@@ -66,8 +66,8 @@ func TestEvents_FollowerReportsHandOver(t *testing.T) {
 	srv := startServersAlone(t, 1)
 	leader := startCandidate(t, srv.Client())
 	first := leader.waitForLeadership()
-	// The candidate reads the queue once per session timeout. If it found the departure in
-	// this way, the duration would be unknown.
+	// The candidate also reads the queue once per session timeout. With this long timeout the watch reports
+	// the departure first; if a read found it, the duration of the hand-over would be unknown.
 	e, err := etcd.NewElection(srv.Client(), node, etcd.WithSessionTimeout(10*patience))
 	require.NoError(t, err)
 	events, ended := e.Events(), make(chan error, 1)
@@ -114,9 +114,9 @@ func TestEvents_FollowerReportsHandOver(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestElection_RecognizesCandidatesInResponsesWithoutLeases checks that candidates are recognized in responses
-// of etcd 3.7, which omit the lease if only keys are requested: otherwise two candidates would lead at the same
-// time.
+// TestElection_RecognizesCandidatesInResponsesWithoutLeases checks that candidates are recognized on etcd 3.7,
+// whose responses omit the lease if only keys are requested: a candidate whose key seemed to have no lease would
+// be ignored, and two candidates would lead at the same time.
 func TestElection_RecognizesCandidatesInResponsesWithoutLeases(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client((&faults{omitLeases: true}).interceptRequests)
@@ -133,8 +133,8 @@ func TestElection_RecognizesCandidatesInResponsesWithoutLeases(t *testing.T) {
 	third.waitForError(leaderelection.ErrElectionOver)
 }
 
-// TestElection_ChangesMemberIfClusterLosesLeader checks that a candidate changes to another member when its
-// member has no leader. Without WithRequireLeader its watch would report nothing.
+// TestElection_ChangesMemberIfClusterLosesLeader checks that candidates change to another member of the cluster
+// when theirs cannot reach the leader of the cluster. Without WithRequireLeader, a watch would report nothing.
 func TestElection_ChangesMemberIfClusterLosesLeader(t *testing.T) {
 	srv := startServers(t, 3)
 	keepalive := func(cfg *clientv3.Config) {
@@ -149,7 +149,7 @@ func TestElection_ChangesMemberIfClusterLosesLeader(t *testing.T) {
 	stopped := srv.Leader()
 	srv.Kill(stopped)
 	srv.Leader() // Leader waits until the cluster has another leader
-	// The lease is still valid, in etcd and for the candidate.
+	// The candidate's lease has survived the election of another leader of the cluster, so Txn succeeds.
 	_, err := leader.Txn(t.Context(), l)
 	require.NoError(t, err)
 	require.NoError(t, l.Err())
@@ -157,8 +157,8 @@ func TestElection_ChangesMemberIfClusterLosesLeader(t *testing.T) {
 	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
 }
 
-// TestElection_ContinuesAfterServerRestart checks that a leader can confirm its lease after the server was killed and
-// started again, and that a follower's watch continues. The server grants every lease its whole TTL again.
+// TestElection_ContinuesAfterServerRestart checks that a leader continues after its server was killed and started
+// again, which gives every lease its whole TTL again, and that a follower's watch continues.
 func TestElection_ContinuesAfterServerRestart(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -184,11 +184,11 @@ func TestElection_ReportsThatServerIsDown(t *testing.T) {
 	leader := startCandidate(t, client)
 	l := leader.waitForLeadership()
 	follower := startFollower(t, leader, client)
-	short := etcd.WithSessionTimeout(2 * time.Second) // this timeout limits the requests that fail
+	short := etcd.WithSessionTimeout(2 * time.Second) // so that calls that fail, because the server is down, return soon
 	late, err := etcd.NewElection(client, node, short)
 	require.NoError(t, err)
 	srv.Kill(0)
-	waitForLoss(t, l) // the leadership is lost after three quarters of the TTL
+	waitForLoss(t, l) // the leader stops three quarters of the TTL after its last confirmed keepalive
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
 	requireReturn(t, "ElectLeader", func() { require.ErrorIs(t, late.ElectLeader(), leaderelection.ErrUnreachable) })
 	_, err = etcd.NewElection(client, node, short)
@@ -196,8 +196,8 @@ func TestElection_ReportsThatServerIsDown(t *testing.T) {
 	requireReturn(t, "Resign", func() { require.ErrorIs(t, follower.Resign(), leaderelection.ErrUnconfirmed) })
 }
 
-// TestElection_ClosedClientEndsCandidacy checks that a candidacy ends when its client is closed. Its lease is
-// not revoked, but expires.
+// TestElection_ClosedClientEndsCandidacy checks that a candidacy ends when its client is closed. The lease cannot
+// be revoked then, and the next candidate leads when it has expired.
 func TestElection_ClosedClientEndsCandidacy(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()

@@ -13,18 +13,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// maxPendingReads is the number of reads that may be in flight at a time. So a read from a server that
-// does not respond does not delay the next read.
+// maxPendingReads is the number of reads of the queue that may be in flight at a time. It is greater than one so
+// that a read that a server does not answer does not delay the next one.
 const maxPendingReads = 4
 
-// entry is an entry in the queue: a key with its lease. It belongs to the goroutine of ElectLeader.
-// Other goroutines send the requests and return one result each, so that the owner can end the
-// leadership in time if a request takes long. One of them sends all keepalives.
+// entry is an entry in the queue: a key with its lease. It belongs to the goroutine of ElectLeader, its owner.
+// Other goroutines send the requests and return one result each, so that the owner can end the leadership
+// in time although a request takes long. One of them sends all keepalives.
 type entry struct {
 	election *Election
 	key      candidateKey
 	lease    lease
-	deadline atomic.Pointer[time.Time] // deadline is the deadline of the lease, for readers on any goroutine.
+	deadline atomic.Pointer[time.Time] // deadline is a copy of the lease's deadline, for readers on any goroutine.
 
 	ctx        context.Context // ctx limits requests and watches.
 	requests   sync.WaitGroup
@@ -39,13 +39,13 @@ type entry struct {
 	keyWatch         *watch    // keyWatch observes whether the key still belongs to the candidate.
 	predecessorWatch *watch    // predecessorWatch observes the deletion of the predecessor's key.
 	nodeWatch        *watch    // nodeWatch observes the value of the election node, with requests to resign.
-	keepaliveFailed  bool      // keepaliveFailed reports whether the last keepalive has failed.
-	unreadSince      time.Time // unreadSince is when reads of the queue began to fail, or zero.
-	published        bool      // published reports whether a status was published.
-	head             bool      // head reports whether the candidate is the head of the queue.
+	keepaliveFailed  bool      // keepaliveFailed reports whether the newest keepalive has failed.
+	unreadSince      time.Time // unreadSince is when the first of the current failures to read the queue occurred, or zero.
+	published        bool      // published reports whether a status of this entry was published.
+	head             bool      // head reports whether a view has shown that the candidate is the head of the queue.
 	predecessor      string    // predecessor is the key of the predecessor in the last status.
 	next             bool      // next is the field Next of the last status.
-	leaseUnknown     bool      // leaseUnknown reports that a server does not know the lease.
+	leaseUnknown     bool      // leaseUnknown reports that a server has answered that it does not know the lease.
 }
 
 // keepaliveResult is the result of a keepalive.
@@ -59,14 +59,14 @@ type keepaliveResult struct {
 // viewResult is the result of reading the queue after keepalive was acknowledged.
 type viewResult struct {
 	keepalive keepalive
-	known     position // known is the newest known position when the read was sent.
+	known     position // known is the value of Election.known when the read was sent.
 	view      *view
 	err       error
 }
 
-// stayInQueue joins the queue and stays in it until the entry is lost or ctx is done. It returns
-// the reason, and whether no other candidate of the queue can lead, because this candidate was
-// the head and its lease had not expired.
+// stayInQueue joins the queue and stays in it until the entry is lost or ctx is done. It returns the reason. sole
+// reports that no other candidate can lead by the queue as this candidate knew it, because this candidate was its
+// head and the lease had not expired.
 func (e *Election) stayInQueue(ctx context.Context) (sole bool, err error) {
 	n, err := e.joinQueue(ctx)
 	if err != nil {
@@ -170,15 +170,15 @@ func (n *entry) retryTime() time.Time {
 	return time.Now().Add(min(n.lease.ttl/16, 500*time.Millisecond))
 }
 
-// sendDueRequests sends a keepalive and reads the queue, if they are due. Each request has a time
-// limit, so that another request replaces it if its response is lost. The goroutines that send them
-// must not access the lease.
+// sendDueRequests sends a keepalive and starts a read of the queue, if they are due. Each request has a time
+// limit, so that another one is sent if its response is lost. The goroutines that wait for responses must not
+// access n.lease.
 func (n *entry) sendDueRequests(now time.Time) {
 	client, limit := n.election.client, min(n.lease.ttl/2, requestLimit)
 	if !n.pendingKeepalive && !n.nextKeepalive.After(now) {
 		n.pendingKeepalive = true
 		n.nextKeepalive = now.Add(n.keepaliveInterval())
-		n.due <- min(n.lease.ttl/4, requestLimit) // This time limit leaves time for a second attempt, over another stream.
+		n.due <- min(n.lease.ttl/4, requestLimit) // The limit leaves time for a second attempt.
 	}
 	if n.pendingViews < maxPendingReads && !n.nextView.After(now) {
 		n.pendingViews++
@@ -196,7 +196,7 @@ func (n *entry) sendDueRequests(now time.Time) {
 	}
 }
 
-// nextAction returns the time at which the owner must act even if it receives no result before.
+// nextAction returns the time at which followQueue must act even if it receives no result before.
 func (n *entry) nextAction() time.Time {
 	next := time.Now().Add(time.Minute)
 	for _, action := range []struct {
@@ -214,8 +214,8 @@ func (n *entry) nextAction() time.Time {
 	return next
 }
 
-// handleChange plans to read the queue because a watch has fired at a revision, or has failed if
-// the revision is 0.
+// handleChange schedules a read of the queue after a watch has fired: at once if it reports a change at
+// revision, and after a pause if revision is 0, which means that the watch has failed.
 func (n *entry) handleChange(revision int64) {
 	if revision == 0 {
 		n.nextView = n.retryTime()
@@ -225,8 +225,8 @@ func (n *entry) handleChange(revision int64) {
 	n.nextView = time.Now()
 }
 
-// handleKeepalive extends the lease after a successful keepalive. Otherwise it schedules the next keepalive, or
-// a read if etcd does not know the lease.
+// handleKeepalive handles the result of a keepalive. A successful one is stored in the lease, and the leader reads
+// the queue to confirm it. After a failure, another one is scheduled; if etcd does not know the lease, a read is.
 func (n *entry) handleKeepalive(r keepaliveResult) {
 	event := event.Event{Kind: event.Checked, Err: r.err}
 	n.keepaliveFailed = r.err != nil
@@ -235,8 +235,8 @@ func (n *entry) handleKeepalive(r keepaliveResult) {
 		n.election.outage.recordFailure(time.Now(), r.err)
 		n.nextKeepalive = earlierTime(n.nextKeepalive, n.retryTime())
 	case r.ttl <= 0:
-		// A read must confirm that the lease has expired, because a server that lags behind does not
-		// know a new lease.
+		// Do not give up the lease yet: a server that lags behind does not know a new lease. The read shows
+		// whether the lease still exists.
 		event.Err = errExpired
 		n.leaseUnknown = true
 		n.nextView = time.Now()
@@ -250,7 +250,8 @@ func (n *entry) handleKeepalive(r keepaliveResult) {
 	n.election.candidacy.Report(event)
 }
 
-// handleView updates role and watches. It returns an error if the entry is lost.
+// handleView handles the result of reading the queue: it confirms the lease, publishes changes of the role, and
+// starts the watches that are needed. It returns an error if the entry is lost.
 func (n *entry) handleView(r viewResult) error {
 	if r.err != nil {
 		return n.handleFailedView(r.err)
@@ -262,7 +263,7 @@ func (n *entry) handleView(r viewResult) error {
 	}
 	if v.revision < known.revision {
 		n.nextView = earlierTime(n.nextView, n.retryTime())
-		return nil // Ignore this view, because a newer one will follow.
+		return nil // This view is older than what is known. A newer one will follow.
 	}
 	if v.nodeRev != known.nodeRev {
 		return leaderelection.ErrElectionOver
@@ -285,13 +286,13 @@ func (n *entry) handleView(r viewResult) error {
 	}
 	n.checkResignRequests(v)
 	if v.predecessor == "" {
-		n.nextView = time.Now().Add(n.lease.ttl / 4) // read the queue then, in addition to the read after each keepalive
+		n.nextView = time.Now().Add(n.lease.ttl / 4) // a regular read; others follow keepalives
 		n.lead(v)
 		return nil
 	}
 	// Read the queue periodically as well, because a watch can stop without an error.
 	interval := n.lease.ttl
-	if v.detached { // Read more often, because the end of the predecessor's lease does not delete its key.
+	if v.detached { // Read more often: the end of the predecessor's lease does not delete its key.
 		interval /= 4
 	}
 	n.nextView = time.Now().Add(interval)
@@ -306,8 +307,8 @@ func (n *entry) handleView(r viewResult) error {
 	return nil
 }
 
-// handleFailedView plans to read the queue again. It returns an error if the entry must be given up: a
-// candidate that cannot read the queue, but keeps its lease, would block the others.
+// handleFailedView schedules another read of the queue. If reads have failed for too long, it returns an error,
+// and the entry is given up: a candidate that keeps its lease, but cannot read the queue, would block the others.
 func (n *entry) handleFailedView(err error) error {
 	if n.ctx.Err() != nil {
 		return context.Cause(n.ctx)
@@ -328,8 +329,8 @@ func (n *entry) handleFailedView(err error) error {
 	return nil
 }
 
-// lead starts or resumes leadership if the lease is confirmed for long enough. The candidate must be
-// the head of the queue.
+// lead starts a leadership, or resumes a suspended one, if the lease is confirmed for long enough. The
+// candidate must be the head of the queue.
 func (n *entry) lead(v *view) {
 	if !n.head {
 		n.head = true
@@ -338,7 +339,7 @@ func (n *entry) lead(v *view) {
 		n.nextKeepalive = time.Now()
 	}
 	if v.term != n.lease.acknowledged.term {
-		// Send a keepalive again, because the cluster has elected another leader since the last one.
+		// The keepalive was not confirmed, because the cluster has elected another leader since. Send another one.
 		n.nextKeepalive = earlierTime(n.nextKeepalive, n.retryTime())
 	}
 	if !n.isLeader() && n.lease.isSufficient(time.Now()) {
@@ -356,8 +357,8 @@ func (n *entry) revokeLeadership() {
 	}
 }
 
-// findLoss returns the reason why the view does not contain the candidate's key any more: the lease
-// has expired, or another client has deleted the key or detached it from the lease.
+// findLoss returns the reason why v.key is not the candidate's key any more: the lease has expired, or
+// another client has deleted the key or detached it from the lease.
 func (n *entry) findLoss(v *view) error {
 	n.revokeLeadership()
 	if v.key != nil && v.key.CreateRevision == n.key.revision {

@@ -39,8 +39,8 @@ func TestJoin_CreatesOneKeyIfResponseIsLost(t *testing.T) {
 	require.Equal(t, got.Kvs[0].CreateRevision, l.Token())
 }
 
-// TestLease_IsNotExtendedByMemberOfEarlierTerm checks that keepalives that a member of an earlier term has
-// acknowledged do not extend the lease.
+// TestLease_IsNotExtendedByMemberOfEarlierTerm checks that keepalives do not extend the lease if the member that
+// has acknowledged them is in an earlier term of the cluster: it may be a deposed leader.
 func TestLease_IsNotExtendedByMemberOfEarlierTerm(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
@@ -82,16 +82,16 @@ func TestKeepalive_DoesNotAuthenticateAgain(t *testing.T) {
 	}
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
-	// The TTL is long, because keepalives have a time limit of a quarter of it, and followers send
-	// three in a TTL.
+	// Keepalives have a time limit of a quarter of the TTL. It must be long on a busy machine, because a
+	// keepalive that fails opens another stream. Followers send three keepalives in a TTL.
 	long := etcd.WithSessionTimeout(16 * time.Second)
 	for range candidates {
 		startCandidate(t, srv.Client(credentials), long).waitForStatus("joined", func(s leaderelection.Status) bool {
 			return s.NowFollowing != "" || s.Role == leaderelection.Leader
 		})
 	}
-	// Each candidate opens its stream with its first keepalive, and again if the machine has stalled
-	// for seconds.
+	// Each candidate opens its stream, and so authenticates, with its first keepalive; it does so again only if
+	// the machine has stalled for seconds.
 	for end := time.Now().Add(patience + 5*idle); ; {
 		before, kept := srv.metric("grpc_server_handled_total", "Authenticate"), srv.metric("grpc_server_msg_received_total", "LeaseKeepAlive")
 		time.Sleep(idle)
@@ -105,8 +105,8 @@ func TestKeepalive_DoesNotAuthenticateAgain(t *testing.T) {
 	}
 }
 
-// TestLease_StopsLeaderThatIsCutOff checks that a leader that is cut off stops before etcd can expire its lease. The
-// leader measures the lease from when the last keepalive was sent.
+// TestLease_StopsLeaderThatIsCutOff checks that a leader that is cut off stops before etcd can expire its lease,
+// because it measures the lease from when it sent the last keepalive that was confirmed.
 func TestLease_StopsLeaderThatIsCutOff(t *testing.T) {
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
@@ -119,7 +119,7 @@ func TestLease_StopsLeaderThatIsCutOff(t *testing.T) {
 	require.LessOrEqual(t, l.Deadline().Sub(cut), ttl*3/4, "the lease is too long")
 	got, err := srv.Client().Get(t.Context(), c.ID())
 	require.NoError(t, err)
-	if time.Now().Before(l.Deadline().Add(ttl / 4)) { // Check only this early, because later the lease may have expired.
+	if time.Now().Before(l.Deadline().Add(ttl / 4)) { // Check only this early, because later the lease may expire.
 		require.Len(t, got.Kvs, 1, "the key was deleted before the leader was notified")
 	}
 	require.Greater(t, next.waitForLeadership().Token(), l.Token())
@@ -150,7 +150,7 @@ func TestLeader_StopsIfKeyIsDeleted(t *testing.T) {
 	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
 	l := c.waitForLeadership()
 	granted := l.Deadline()
-	// After a keepalive the next read is due seconds later, so that the watch must report the deletion.
+	// Wait for a keepalive. After it, the next read is due only seconds later, so the watch must report the deletion.
 	require.Eventually(t, func() bool { return l.Deadline().After(granted) }, patience, time.Millisecond)
 	_, err := client.Delete(t.Context(), c.ID())
 	require.NoError(t, err)
@@ -161,9 +161,9 @@ func TestLeader_StopsIfKeyIsDeleted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestLeader_StopsIfKeyIsDetachedFromLease checks that a leader stops, and its transactions are rejected, after
-// another client has written its key without its lease, because others do not regard such a key as a candidate.
-// The key must not remain.
+// TestLeader_StopsIfKeyIsDetachedFromLease checks that a leader stops, and that its transactions are rejected, after
+// another client has written its key without its lease: the other candidates ignore such a key. The key must be
+// deleted although the end of the lease does not delete it any more.
 func TestLeader_StopsIfKeyIsDetachedFromLease(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -279,7 +279,7 @@ func TestWatch_ContinuesAfterCompaction(t *testing.T) {
 	follower := startFollower(t, leader, p.Client, etcd.WithSessionTimeout(time.Minute))
 	p.proxy.Refuse(true)
 	p.proxy.DropConnections()
-	// Write, so that the revision at which the client resumes the watch will be compacted.
+	// Change another key, so that the revision at which the client would resume the watch can be compacted.
 	var last *clientv3.PutResponse
 	for range 10 {
 		var err error

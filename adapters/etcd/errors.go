@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// These errors wrap errors of package leaderelection, and replace their texts, which use terms of
-// ZooKeeper.
+// These errors wrap errors of package leaderelection. Their own texts replace the texts of the wrapped errors,
+// which use terms of ZooKeeper.
 var (
 	errNilClient   = withText(leaderelection.ErrInvalid, "invalid argument: the client of etcd is nil")
 	errClosed      = withText(leaderelection.ErrConnClosed, "etcd: client is closed")
@@ -51,8 +51,8 @@ func isRejected(err error) bool {
 		codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
 		return true
 	case codes.ResourceExhausted:
-		// The type decides, because the client itself also returns this code, if a response is too
-		// long.
+		// Decide by the type, and not by the code, because the client itself returns the same code if a response
+		// is too long.
 		return errors.As(err, new(rpctypes.EtcdError))
 	}
 	return false
@@ -67,7 +67,7 @@ func errorCode(err error) codes.Code {
 }
 
 // permanentCause returns the error with which a call ends, or nil if a retry can succeed without a change by an
-// operator. A candidate that has joined the queue retries nevertheless, unless the error is a permanentError.
+// operator. A candidate that has joined the queue retries in any case, unless the error is a permanentError.
 func permanentCause(err error) error {
 	switch {
 	case errors.As(err, new(*permanentError)):

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 )
 
-// joinQueue obtains a lease and creates the candidate's key. It retries until etcd answers, for a
-// session timeout at most unless the candidate may rejoin. If it fails, the revocation of the lease
-// has started.
+// joinQueue obtains a lease and creates the candidate's key. Without WithRejoin, it gives up if etcd has not answered
+// within a session timeout; with it, it retries without a limit. If joinQueue fails after it has obtained a lease,
+// it has started to revoke the lease.
 func (e *Election) joinQueue(ctx context.Context) (*entry, error) {
 	if !e.options.rejoin {
 		limited, cancel := context.WithTimeoutCause(ctx, e.options.timeout, errUnreachable)
@@ -29,16 +29,16 @@ func (e *Election) joinQueue(ctx context.Context) (*entry, error) {
 		n, err := e.tryJoin(ctx)
 		if !errors.Is(err, errExpired) {
 			return n, err
-		} // The lease has expired before the key was created: try again with another lease.
+		} // The lease has expired before the key was created. Try again with another lease.
 	}
 }
 
-// tryJoin grants a lease, and creates the key of the candidate with it. The error wraps errExpired if the lease
-// expires before that.
+// tryJoin obtains a lease, and creates the candidate's key with it. The error wraps errExpired if the lease
+// expires before the key is created.
 func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 	n := &entry{election: e}
 	seconds := int64((e.options.timeout + time.Second - 1) / time.Second)
-	// A lease whose response is lost has no key, and expires.
+	// If the response is lost, the next attempt obtains another lease. The first one has no key, and expires.
 	if err := e.retry(ctx, func(ctx context.Context) error {
 		sent := time.Now()
 		granted, err := e.client.Grant(ctx, seconds)

@@ -6,24 +6,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// keepalive is a keepalive, or the grant, of a lease that a server has acknowledged.
+// keepalive is a keepalive that a server has acknowledged, or the grant of the lease.
 type keepalive struct {
 	sent time.Time
-	// term is the term of the newest entry that the answering server had applied before it
-	// forwarded the keepalive.
+	// term is the term of the newest entry of the Raft log that the answering server had applied before
+	// it forwarded the keepalive to the cluster's leader.
 	term uint64
 }
 
-// lease computes until when a lease is confirmed to exist. It reads no clock. docs/etcd.md
-// describes what confirms a keepalive, and why.
+// lease computes until when etcd certainly keeps a lease. It reads no clock. docs/etcd.md describes
+// when a keepalive is confirmed, and why.
 type lease struct {
 	ttl          time.Duration
 	acknowledged keepalive // acknowledged is the newest keepalive that a server has acknowledged.
 	confirmed    time.Time // confirmed is when the newest confirmed keepalive was sent.
 }
 
-// newLease returns a lease whose request was sent at a time. The grant went through the quorum, so
-// it needs no further confirmation.
+// newLease returns a lease whose grant was requested at the time sent. A quorum of the members has committed
+// the grant, so it counts as confirmed.
 func newLease(sent time.Time, ttl time.Duration, term uint64) lease {
 	return lease{ttl: ttl, acknowledged: keepalive{sent, term}, confirmed: sent}
 }
@@ -37,9 +37,9 @@ func (l *lease) acknowledge(k keepalive, ttl time.Duration) {
 	l.ttl = min(l.ttl, ttl)
 }
 
-// confirm evaluates the response to a linearizable read that was sent after k was acknowledged. If the
-// read has the term of k, no member has led in a later term before the read. So the leader that
-// acknowledged k measures the lease, and did not extend it before k was sent.
+// confirm evaluates the response to a linearizable read that was sent after k was acknowledged. If the read has
+// the same term as k, no member has led the cluster in a later term before the read, so the leader that has
+// acknowledged k is the one that expires leases, and it has extended this one after k was sent.
 func (l *lease) confirm(k keepalive, term uint64) {
 	if term == k.term && k.sent.After(l.confirmed) {
 		l.confirmed = k.sent

@@ -31,7 +31,7 @@ var complete = flag.Bool("etcd.complete", false, "run the complete form of tests
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	ttl      = 12 * time.Second // ttl is so long that no lease expires although a busy machine may be slow for seconds.
+	ttl      = 12 * time.Second // ttl is long, so that no lease expires although a busy machine may stall for seconds.
 	patience = time.Minute
 	node     = "/election"
 )
@@ -261,21 +261,23 @@ func requestResign(client *clientv3.Client, id string) error {
 	return etcd.RequestResign(ctx, client, node, id, etcd.WithSessionTimeout(ttl))
 }
 
-// faults injects faults between a client and its connections. The functions in its fields are
-// called for each request, and may be nil.
+// faults injects faults between a client and its connections. Functions that are nil have no effect;
+// the others are called for each request to which they apply.
 type faults struct {
 	mu sync.Mutex
-	// reject returns an error if a request must not be sent. request is nil for a stream.
+	// reject returns the error with which a request fails instead of being sent, or nil. request is nil when
+	// a stream is opened.
 	reject func(method string, request any) error
 	// loseResponse reports whether the response to a request is lost.
 	loseResponse func(request any) bool
-	// changeTerm and changeTTL change the responses to keepalives.
+	// changeTerm and changeTTL return the terms and TTLs that replace those in the responses to keepalives.
 	changeTerm func(term uint64) uint64
 	changeTTL  func(ttl int64) int64
-	// delay delays the responses to keepalives, and keepaliveSent is when the newest one was sent.
+	// delay is by how long responses to keepalives are delayed, and keepaliveSent is when the newest keepalive
+	// was sent.
 	delay         time.Duration
 	keepaliveSent time.Time
-	// minTTL is the shortest TTL, in seconds, for which a lease is granted.
+	// minTTL is the shortest TTL, in seconds, for which a lease is granted: a request for less receives minTTL.
 	minTTL int64
 	// omitLeases removes leases from responses to requests for keys only, as etcd 3.7 does.
 	omitLeases bool

@@ -91,10 +91,11 @@ type observer struct {
 	client       *clientv3.Client
 	node         string
 	log          *slog.Logger
-	known        position // known is the position of the last snapshot.
+	known        position // known is the position of the last snapshot, to recognize a loss of data.
 	observations chan leaderelection.Observation
 
-	leaders limit.Changes[leaderelection.CandidateInfo] // leaders is zero while there is no leader.
+	// leaders detects changes of the leader. The zero CandidateInfo stands for the absence of a leader.
+	leaders limit.Changes[leaderelection.CandidateInfo]
 }
 
 // observe publishes observations until ctx is done or the election is over.
@@ -119,12 +120,13 @@ func (o *observer) observe(ctx context.Context, s *snapshot) {
 	}
 }
 
-// handleSnapshot publishes the leader, and waits until the election should be read again.
+// handleSnapshot publishes the leader of s, and blocks until the election should be read again.
 func (o *observer) handleSnapshot(ctx context.Context, s *snapshot) error {
 	switch lost := s.lostSince(o.known); {
 	case lost:
 		o.log.Warn(errDataLost.Error(), "revision", s.revision, "known", o.known.revision)
-	case s.nodeRev != o.known.nodeRev && o.known.nodeRev != 0: // known.nodeRev is 0 after a loss of data.
+	// After a loss of data the node may be missing (nodeRev 0); its creation then does not end the election.
+	case s.nodeRev != o.known.nodeRev && o.known.nodeRev != 0:
 		return leaderelection.ErrElectionOver
 	}
 	o.known = s.position
@@ -144,7 +146,7 @@ func (o *observer) handleSnapshot(ctx context.Context, s *snapshot) error {
 
 // publish sends an observation if the leader has changed.
 func (o *observer) publish(leader *leaderelection.CandidateInfo) {
-	var present leaderelection.CandidateInfo // compare a copy, because the receiver may change the leader in the observation
+	var present leaderelection.CandidateInfo // a copy, because the receiver may change leader
 	if leader != nil {
 		present = *leader
 	}

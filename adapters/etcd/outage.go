@@ -10,15 +10,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// outageLog logs why requests fail: a warning once they have failed for outageDelay, and again with
-// growing intervals, which are shorter if the reason has changed. Its methods may be called from any
-// goroutine, and on nil.
+// outageLog logs why requests fail. It logs a warning once they have failed for outageDelay, and further
+// warnings at growing intervals, or earlier if the reason has changed. Its methods may be called from any
+// goroutine, and on a nil outageLog.
 type outageLog struct {
 	client *clientv3.Client
 	log    *slog.Logger
 
 	mu       sync.Mutex
-	begin    time.Time // begin is when the first of the failed attempts began, or zero after a success.
+	begin    time.Time // begin is when the first attempt since the last success began that has failed, or zero.
 	last     error     // last is the error of the last failed attempt.
 	reason   string    // reason is the reason in the last warning, or "" if there was no warning since begin.
 	logged   time.Time // logged is when the last warning was logged.
@@ -52,7 +52,7 @@ func (o *outageLog) recordFailure(start time.Time, err error) {
 }
 
 // recordSuspension records that a leadership was suspended because attempts have failed. It logs the reason
-// now if no warning contained it before.
+// at once, unless a warning has contained it already.
 func (o *outageLog) recordSuspension() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

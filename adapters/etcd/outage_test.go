@@ -27,8 +27,8 @@ func TestElection_ContinuesAfterAccessIsRevokedBriefly(t *testing.T) {
 			require.NoError(t, change(root, t.Context(), "user", "role"))
 		}
 	}
-	// The test injects these errors, because a client of etcd 3.4 does not obtain another token when
-	// the password is changed.
+	// The test injects errors instead of changing the password, because a client of etcd 3.4 does not obtain
+	// another token after such a change.
 	setError := func(err error) func(*testing.T, *clientv3.Client, *faults) {
 		return func(_ *testing.T, _ *clientv3.Client, f *faults) { f.rejectTxns(err) }
 	}
@@ -101,8 +101,8 @@ func waitForLeader(t *testing.T, seen <-chan leaderelection.Observation, id stri
 	}
 }
 
-// TestElection_RejoinsIfReadsFail checks that a candidate that cannot read the queue for a long time, but whose lease
-// continues, does not block the others, and joins again afterwards.
+// TestElection_RejoinsIfReadsFail checks that a candidate that cannot read the queue for a long time, although its
+// lease is kept alive, gives up its place, so that it does not block the others, and joins again afterwards.
 func TestElection_RejoinsIfReadsFail(t *testing.T) {
 	for name, reason := range map[string]error{
 		"Rejected": rpctypes.ErrGRPCPermissionDenied,

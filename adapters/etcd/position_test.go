@@ -29,8 +29,8 @@ func TestPosition_RecognizesLostData(t *testing.T) {
 	}
 }
 
-// FuzzNamedLease parses arbitrary keys below an election node. If namedLease returns a lease for a
-// key, keyName must return the same key for the lease.
+// FuzzNamedLease parses arbitrary keys below an election node. If namedLease returns a lease, then keyName of that
+// lease must be the same key.
 func FuzzNamedLease(f *testing.F) {
 	f.Add("/e", "/e/694d81417acd4f7e")
 	f.Add("/e", "/e/00ff")

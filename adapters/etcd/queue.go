@@ -21,7 +21,8 @@ func keyName(node string, lease clientv3.LeaseID) string {
 	return node + "/" + strconv.FormatUint(uint64(lease), 16)
 }
 
-// namedLease returns the lease that the name of a key below the election node consists of, or 0.
+// namedLease returns the lease whose ID, in hexadecimal, is the name of a key below the election node. It returns 0
+// if the name is not a lease's ID.
 func namedLease(node, key string) clientv3.LeaseID {
 	n, err := strconv.ParseUint(strings.TrimPrefix(key, node+"/"), 16, 64)
 	if lease := clientv3.LeaseID(n); err == nil && keyName(node, lease) == key {
@@ -30,16 +31,15 @@ func namedLease(node, key string) clientv3.LeaseID {
 	return 0
 }
 
-// isCandidate reports whether a key below the election node is a candidate: its name is that of
-// the lease to which it is attached. The key must have been read with its value: servers of etcd
-// 3.7 omit the lease from replies to requests for keys only.
+// isCandidate reports whether a key below the election node is a candidate's: it is attached to a lease, and its
+// name is the ID of that lease. The key must have been read with its value: servers of etcd 3.7 omit the lease
+// from responses to requests for keys only.
 func isCandidate(node string, kv *mvccpb.KeyValue) bool {
 	return kv.Lease != 0 && namedLease(node, string(kv.Key)) == clientv3.LeaseID(kv.Lease)
 }
 
-// isKey reports whether kv, as read or as a watch has reported it, is still the candidate's key.
-// Another client can delete it, create it again, or write it with another lease or none. kv may be
-// nil.
+// isKey reports whether kv, the state of a key in a read or in an event of a watch, is still the candidate's key:
+// another client can have deleted it, created it again, or written it with another lease or none. kv may be nil.
 func (k candidateKey) isKey(kv *mvccpb.KeyValue) bool {
 	return kv != nil && kv.CreateRevision == k.revision && clientv3.LeaseID(kv.Lease) == k.lease
 }
@@ -52,25 +52,26 @@ func createRevision(kvs []*mvccpb.KeyValue) int64 {
 	return kvs[0].CreateRevision
 }
 
-// view is the part of an election that a candidate needs, at one revision.
+// view is what a candidate needs to know of its election, at one revision.
 type view struct {
 	position
 	term        uint64 // term is the term of the cluster at the time of the read.
 	nodeValue   []byte
 	key         *mvccpb.KeyValue // key is the candidate's key, or nil if it does not exist.
 	predecessor string           // predecessor is the key of the predecessor, or "" at the head of the queue.
-	next        bool             // next reports that no other key precedes the predecessor's.
+	next        bool             // next reports that the predecessor is the first candidate, and no other key precedes it.
 	// detached reports that another client has detached the predecessor's key from its lease.
 	detached bool
 }
 
 // readView reads a view in one linearizable transaction.
 //
-// An earlier key that is not attached to the lease of its name counts as the predecessor as long as
-// that lease exists: another client has written the key, and the candidate of the key, which may not
-// know this yet, revokes its lease when it learns of it.
+// An earlier key that is not attached to the lease of its name counts as the predecessor as long as that lease
+// exists: another client has written the key without the lease, and the key's candidate may still lead. It
+// revokes the lease when it learns of the change.
 func readView(ctx context.Context, client *clientv3.Client, node string, key candidateKey) (*view, error) {
-	for limit := int64(2); ; limit = 0 { // read two keys, because the second one shows whether the candidate is next
+	// First read only the two nearest earlier keys: the second shows whether the predecessor is the first candidate.
+	for limit := int64(2); ; limit = 0 {
 		response, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
 			clientv3.OpGet(node),
 			clientv3.OpGet(key.name),
@@ -107,7 +108,7 @@ func readView(ctx context.Context, client *clientv3.Client, node string, key can
 		if complete {
 			return v, nil
 		}
-		// The nearest earlier keys are not candidates: read all earlier keys.
+		// None of the keys that were read is a candidate's: read all earlier keys.
 	}
 }
 
@@ -119,8 +120,8 @@ type snapshot struct {
 	foreign    []*mvccpb.KeyValue // foreign are the other keys below the node.
 }
 
-// readSnapshot reads an election in one linearizable transaction. If limit is not 0, it reads only
-// the first keys, and at least one candidate if there is one.
+// readSnapshot reads an election in one linearizable transaction. If limit is not 0, it reads at most limit keys
+// below the node, and reads all keys only if none of these is a candidate's.
 func readSnapshot(ctx context.Context, client *clientv3.Client, node string, limit int64) (*snapshot, error) {
 	for ; ; limit = 0 {
 		response, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
@@ -146,6 +147,6 @@ func readSnapshot(ctx context.Context, client *clientv3.Client, node string, lim
 		if limit == 0 || len(s.candidates) > 0 || len(s.foreign) == 0 {
 			return s, nil
 		}
-		// The first keys are not candidates: read all keys.
+		// None of the keys that were read is a candidate's: read all keys.
 	}
 }

@@ -44,8 +44,8 @@ type retrier struct {
 	log     *outageLog // log reports failed attempts. It may be nil.
 }
 
-// retry calls f, each time for at most limit, until it succeeds, ctx is done, its error is
-// permanent, or the client is closed.
+// retry calls f until it succeeds, ctx is done, the error of f is permanent, or the client is closed. Each call
+// takes limit at most.
 func retry(ctx context.Context, client *clientv3.Client, limit time.Duration, f func(ctx context.Context) error) error {
 	return retrier{client: client, limit: limit}.run(ctx, f)
 }
@@ -98,15 +98,16 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 	return errClosed
 }
 
-// retryWithinTimeout retries f within a session timeout and the context of the options.
+// retryWithinTimeout repeats f until it succeeds or fails permanently, but no longer than a session timeout and
+// the context of the options allow.
 func (o *options) retryWithinTimeout(client *clientv3.Client, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timeout, errUnreachable)
 	defer cancel()
 	return retry(ctx, client, o.timeout/2, f)
 }
 
-// unreachableError returns the error of a request that was not executed before its context was done
-// because of cause. last is the error of the last attempt.
+// unreachableError returns the error of a request that was not executed before its context was done. cause is the
+// context's cause, and last is the error of the last attempt.
 func unreachableError(client *clientv3.Client, cause, last error) error {
 	endpoints := strings.Join(client.Endpoints(), ", ")
 	switch {
@@ -154,22 +155,22 @@ func isContextError(err error) bool {
 	return code == codes.DeadlineExceeded || code == codes.Canceled
 }
 
-// keepaliveStream sends the keepalives of a lease over one stream. It opens the stream when it is
-// needed, and again after an error. etcd's client authenticates for each stream, for which the
-// servers verify a password and commit a proposal.
+// keepaliveStream sends the keepalives of a lease over one stream. It opens the stream for the first keepalive,
+// and again after an error, but not for each keepalive: etcd's client authenticates for each stream, for which
+// the servers verify a password and commit a proposal.
 //
-// A keepalive is sent when the previous one was answered, or has failed together with its stream. So
-// a response always belongs to the newest keepalive, whose time of sending is known.
+// A keepalive is sent only after the previous one was answered, or has failed together with its stream. So a
+// response always belongs to the newest keepalive, and it is known when that was sent.
 //
-// The client's KeepAlive is not suitable, because it does not report when a keepalive was sent, and
-// KeepAliveOnce is not either, because it opens a stream for each keepalive.
+// The client's methods are not suitable: KeepAlive does not report when a keepalive was sent, and KeepAliveOnce
+// opens a stream for each keepalive.
 type keepaliveStream struct {
 	ctx    context.Context
 	client *clientv3.Client
 	lease  clientv3.LeaseID
 
 	stream etcdserverpb.Lease_LeaseKeepAliveClient // stream is nil before it is opened.
-	opened context.Context                         // opened is the context of stream, without what gRPC adds.
+	opened context.Context                         // opened is the context with which stream was opened.
 	cancel context.CancelCauseFunc
 }
 
@@ -191,7 +192,7 @@ func (s *keepaliveStream) send(limit time.Duration) (r keepaliveResult) {
 	if err := s.stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(s.lease)}); err != nil && !errors.Is(err, io.EOF) {
 		r.err = s.reason(err)
 		return r
-	} // EOF only means that the stream has ended; Recv returns the reason.
+	} // EOF of Send means only that the stream has ended. Recv returns the reason.
 	response, err := s.stream.Recv()
 	if err != nil {
 		r.err = s.reason(err)

@@ -1,8 +1,8 @@
 package etcd
 
-// This file lets a program request the candidate of another program to resign, so that the other
-// program can end its work first. The request is in the value of the election node, and not in a key
-// below it, because candidates of etcd's package concurrency would wait until such a key is deleted.
+// This file implements requests to resign, by which a program asks the candidate of another program to resign, so
+// that the other program can end its work first. A request is part of the value of the election node. It is not a
+// key below the node, because candidates of etcd's package concurrency would wait until that key is deleted.
 
 import (
 	"context"
@@ -39,9 +39,9 @@ import (
 // is not valid, or id is not the ID of a candidate of this election. After these errors
 // nothing was changed.
 // [leaderelection.ErrUnreachable] is returned if etcd did not confirm the request within
-// the session timeout. [leaderelection.ErrConnClosed] can also be returned after the
-// request was made, and so can [resign.ErrForeignData] and [leaderelection.ErrPermission] if
-// the value of the election node or the user's role was changed then.
+// the session timeout. Three errors can also be returned after the request was made:
+// [leaderelection.ErrConnClosed], and, if the value of the election node or the user's role
+// is changed then, [resign.ErrForeignData] and [leaderelection.ErrPermission].
 func RequestResign(ctx context.Context, client *clientv3.Client, node, id string, opts ...Option) error {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -63,11 +63,11 @@ func RequestResign(ctx context.Context, client *clientv3.Client, node, id string
 	return nil
 }
 
-// Transfer makes the candidate with the given ID the leader of the election at node, and returns nil when it is the
-// first in the queue, as [resign.Transfer] does on ZooKeeper. Candidates of etcd's package concurrency do not
-// receive requests: those ahead of the candidate keep their places. The error wraps [leaderelection.ErrNotTransferred] if
-// there is no candidate with this ID, or it leaves. Other errors are those of [RequestResign], except
-// resign.ErrNoCandidate.
+// Transfer makes the candidate with the given ID the leader of the election at node, as [resign.Transfer] does on
+// ZooKeeper: it requests the candidates that precede it in the queue to resign. It returns nil when the candidate is
+// the first in the queue. Candidates of etcd's package concurrency do not receive requests and keep their places. The
+// error wraps [leaderelection.ErrNotTransferred] if there is no candidate with this ID, or if it leaves. Other errors
+// are those of [RequestResign], except resign.ErrNoCandidate.
 func Transfer(ctx context.Context, client *clientv3.Client, node, id string, opts ...Option) error {
 	return NewQueue(client, node, opts...).Transfer(ctx, id)
 }
@@ -104,7 +104,8 @@ func (r *resignRequest) sendAndWait() error {
 	return err
 }
 
-// addName adds the candidate's name to names. present are the names of all candidates.
+// addName returns names with the name of the requested candidate. present are the names of all candidates in the
+// queue.
 func (r *resignRequest) addName(names, present []string) ([]string, error) {
 	switch {
 	case slices.Contains(present, r.name):
@@ -132,9 +133,9 @@ func (r *resignRequest) withdraw() error {
 	return err
 }
 
-// updateNames replaces the names in the value of the election node by the names that f returns,
-// given the names of all candidates. It writes even if f changes nothing: an earlier write whose
-// reply was lost expects an older revision of the node, and cannot take effect after this one.
+// updateNames replaces the names in the value of the election node by those that f returns, given these names and
+// the names of all candidates. It writes even if f changes nothing: an earlier write whose response was lost
+// may be executed late, and is rejected if the node has a newer revision.
 func (r *resignRequest) updateNames(ctx context.Context, f func(names, present []string) ([]string, error)) error {
 	for {
 		s, err := readSnapshot(ctx, r.client, r.node, 0)
@@ -167,9 +168,9 @@ func (r *resignRequest) updateNames(ctx context.Context, f func(names, present [
 	}
 }
 
-// waitForDeletion waits until the candidate's key does not exist any more. It adds the name again
-// if it was removed: the value contains a name once, and another call that has withdrawn its
-// request to the same candidate has removed it.
+// waitForDeletion waits until the candidate's key does not exist any more. Meanwhile it adds the name to the value
+// again if it is missing: calls that request the same candidate share one name, which each of them removes when
+// it is withdrawn.
 func (r *resignRequest) waitForDeletion() error {
 	for {
 		var revision int64
@@ -215,7 +216,7 @@ func (e *Election) ResignRequested() <-chan struct{} {
 	defer e.mu.Unlock()
 	if e.resignRequested == nil {
 		e.resignRequested = make(chan struct{})
-		e.listening <- struct{}{} // this channel receives one value only
+		e.listening <- struct{}{} // does not block: the channel has capacity for the only value it receives
 	}
 	return e.resignRequested
 }
@@ -231,8 +232,8 @@ func (e *Election) openResignRequested() chan struct{} {
 	return e.resignRequested
 }
 
-// checkResignRequests reports a request to resign that the view contains, and otherwise watches for
-// the next request.
+// checkResignRequests closes the channel of ResignRequested if v contains a request to this candidate. Otherwise it
+// watches for the next request.
 func (n *entry) checkResignRequests(v *view) {
 	requested := n.election.openResignRequested()
 	if requested == nil {

@@ -31,8 +31,8 @@ func TestRequestResign_OnlyLeaderReceivesIt(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestRequestResign_ReachesCandidateThatListensLater checks that a candidate receives a request that was made
-// before it has called ResignRequested. The candidate is a follower.
+// TestRequestResign_ReachesCandidateThatListensLater checks that a candidate, here a follower, receives a request
+// that was made before it has called ResignRequested.
 func TestRequestResign_ReachesCandidateThatListensLater(t *testing.T) {
 	client := startServers(t, 1).Client()
 	leader := startLeader(t, client)
@@ -76,8 +76,8 @@ func TestRequestResign_IsRemovedIfContextIsDone(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestRequestResign_IsWithdrawnIfResponseIsLost checks that a request whose response was lost is withdrawn, and
-// cannot take effect later.
+// TestRequestResign_IsWithdrawnIfResponseIsLost checks that RequestResign withdraws a request even if the response
+// to its write was lost, so that the request cannot take effect later.
 func TestRequestResign_IsWithdrawnIfResponseIsLost(t *testing.T) {
 	srv := startServers(t, 1)
 	c := startLeader(t, srv.Client())
@@ -164,8 +164,8 @@ func TestRequestResign_DelayedWriteHasNoEffect(t *testing.T) {
 	}
 }
 
-// TestRequestResign_DoesNotOverwriteConcurrentRequests checks that concurrent requests do not overwrite each
-// other, and that no requests to candidates that have left remain.
+// TestRequestResign_DoesNotOverwriteConcurrentRequests checks that concurrent requests do not overwrite each other,
+// and that the election node contains no request any more when the candidates have left.
 func TestRequestResign_DoesNotOverwriteConcurrentRequests(t *testing.T) {
 	client := startServers(t, 1).Client()
 	const count = 5

@@ -20,9 +20,9 @@ type revocation struct {
 	err  error         // err is nil if etcd has confirmed the revocation. It is set before done is closed.
 }
 
-// revokeLease starts the revocation of the key's lease, for whatever reason the candidacy has ended.
-// It continues until etcd confirms it or the client is closed. If the key is detached from the lease,
-// the revocation does not delete the key, and revokeLease deletes it afterwards.
+// revokeLease starts to revoke the lease of key, for whatever reason the candidacy has ended. The attempts continue
+// in the background until etcd confirms the revocation or the client is closed. If another client has detached the
+// key from the lease, the revocation does not delete the key, so revokeLease then deletes it.
 func (e *Election) revokeLease(key candidateKey, detached bool) {
 	r := &revocation{done: make(chan struct{})}
 	e.mu.Lock()
@@ -48,9 +48,9 @@ func (e *Election) revokeLease(key candidateKey, detached bool) {
 // isConfirmed reports whether the lease is known to be revoked.
 func (r *revocation) isConfirmed() bool { return isClosed(r.done) && r.err == nil }
 
-// waitForRevocations waits for all revocations after an entry was lost for the given reason. It
-// waits for limit.Confirm at most, and less if the election was ended, because EndElection waits
-// for etcd as well.
+// waitForRevocations waits until the attempts of all revocations have ended, after the entry was lost for the given
+// reason. It waits for limit.Confirm at most, and for a quarter of that if the election is over, because
+// EndElection has also waited for etcd.
 func (e *Election) waitForRevocations(reason error) {
 	d := limit.Confirm
 	if errors.Is(reason, leaderelection.ErrElectionOver) {

@@ -9,10 +9,10 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Guard returns the conditions under which a transaction of the caller commits only during
-// l, a leadership of this candidate: the candidate's key is the key that was elected, and is
-// attached to the candidate's lease. Pass them to If of the transaction. The error wraps
-// [leaderelection.ErrNotLeader] if l has ended or is nil.
+// Guard returns conditions for a transaction of the caller, which then commits only during
+// the leadership l of this candidate: the candidate's key must be the key that was elected,
+// and must be attached to the candidate's lease. Pass them to If of the transaction. The
+// error wraps [leaderelection.ErrNotLeader] if l has ended or is nil.
 //
 // If a transaction has other conditions as well, its result does not show which condition
 // has failed.

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
 
-// TestGuard_RejectsTxnOfFormerLeader checks that a transaction of a former leader is rejected, and that the
-// lease ID is not used as the token (etcd#22082).
+// TestGuard_RejectsTxnOfFormerLeader checks that a transaction of a former leader is rejected, even if its key was
+// created again with the same name: the token must not be the lease ID, which is the same then (etcd#22082).
 func TestGuard_RejectsTxnOfFormerLeader(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()

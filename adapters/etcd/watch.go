@@ -11,12 +11,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// watch waits for the first change of a key, or of the keys below it. It reports the revision of
-// the change, or 0 if the watch has failed, for example because the server has no leader or the
-// history was compacted. Its owner then reads the election and starts another watch.
+// watch waits for the first change of a key, or of the keys below it. It reports the revision of the change, or 0 if
+// the watch has failed, for example because the server has no leader or the history was compacted. Its owner then
+// reads the election and starts another watch.
 type watch struct {
 	key    string
-	ignore func(*mvccpb.KeyValue) bool // ignore reports whether a change is not reported; nil means never.
+	ignore func(*mvccpb.KeyValue) bool // ignore reports whether to skip a change; nil skips none.
 	cancel context.CancelFunc
 	fired  chan int64    // fired receives the revision, or 0. It has capacity one.
 	done   chan struct{} // done is closed when the goroutine has returned.
@@ -27,7 +27,7 @@ func newWatch(ctx context.Context, client *clientv3.Client, key string, revision
 	return (&watch{key: key}).start(ctx, client, revision, opts...)
 }
 
-// start starts a goroutine that watches from a revision on, and ends with the first change or ctx.
+// start starts a goroutine that watches from revision on, until the first change or until ctx is done.
 func (w *watch) start(ctx context.Context, client *clientv3.Client, revision int64, opts ...clientv3.OpOption) *watch {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	w.cancel, w.fired, w.done = cancel, make(chan int64, 1), make(chan struct{})
@@ -52,7 +52,7 @@ func (w *watch) start(ctx context.Context, client *clientv3.Client, revision int
 	return w
 }
 
-// watchLoss watches until the candidate's key is not the candidate's any more.
+// watchLoss watches the candidate's key until it is deleted, created again, or attached to another lease or none.
 func watchLoss(ctx context.Context, client *clientv3.Client, key candidateKey, revision int64) *watch {
 	return (&watch{key: key.name, ignore: key.isKey}).start(ctx, client, revision)
 }

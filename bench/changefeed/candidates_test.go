@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// waitLimit is how long an action may take on a busy machine.
+// waitLimit is how long a benchmark waits, on a busy machine, for a status or for the end of a candidacy.
 const waitLimit = time.Minute
 
 // election runs the candidates of one election. Only the goroutine of the benchmark calls its methods.
@@ -52,7 +52,7 @@ type candidate struct {
 	feedWorks bool
 }
 
-// countingStore counts the writes of a store.
+// countingStore counts the writes that are sent to a store by Heartbeat.
 type countingStore struct {
 	changefeed.Store
 	writes *atomic.Int64
@@ -66,7 +66,7 @@ func (s countingStore) Heartbeat(ctx context.Context, prev, next changefeed.Reco
 func newElection(b *testing.B, open openFunc, name string, heartbeat time.Duration, faulty bool, candidates int) *election {
 	b.Helper()
 	e := &election{B: b, open: open, name: name, heartbeat: heartbeat, faulty: faulty, changed: make(chan struct{})}
-	b.Cleanup(func() { // some candidates are left if a measurement has failed
+	b.Cleanup(func() { // if a measurement has failed, candidates remain
 		for len(e.candidates) > 0 {
 			e.leave(e.candidates[0])
 		}
@@ -123,7 +123,7 @@ func (e *election) joinOn(c client, network *storetest.Faulty) {
 	})
 }
 
-// update calls f, which changes fields of a candidate, with the mutex held.
+// update calls f, which changes fields of a candidate, with mu held, and wakes the goroutines that wait in await.
 func (e *election) update(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -154,7 +154,7 @@ func (e *election) resign(c *candidate) {
 	c.readers.Wait()
 }
 
-// close makes all candidates leave.
+// close makes all candidates resign, and closes their connections.
 func (e *election) close() {
 	e.Helper()
 	e.awaitSettled()
@@ -163,8 +163,8 @@ func (e *election) close() {
 	}
 }
 
-// await waits until find, which is called with the mutex held, returns a candidate. It returns that
-// candidate, and the time at which its status was received.
+// await waits until find, which is called with mu held, returns a candidate. It returns that candidate, and the
+// time at which its status was received.
 func (e *election) await(what string, find func() *candidate) (*candidate, time.Time) {
 	e.Helper()
 	timeout := time.After(waitLimit)
@@ -187,7 +187,7 @@ func (e *election) await(what string, find func() *candidate) (*candidate, time.
 	}
 }
 
-// awaitSettled waits until there is a leader, and all other candidates follow it by working feeds.
+// awaitSettled waits until there is a leader, and all other candidates follow it and report that their feeds work.
 func (e *election) awaitSettled() *candidate {
 	e.Helper()
 	leader, _ := e.await("there is a leader that all others follow", func() *candidate {

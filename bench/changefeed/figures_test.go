@@ -19,8 +19,8 @@ import (
 // shortHeartbeat is the heartbeat of measurements that would take long with a longer one.
 const shortHeartbeat = 200 * time.Millisecond
 
-// measurementInterval is the time between measurements that are compared with each other. Without the
-// pause, the processes and goroutines that a measurement wakes would still be running.
+// measurementInterval is the time between measurements that are compared with each other. Without this pause, the
+// processes and goroutines that a measurement has woken would still be running during the next one.
 const measurementInterval = 50 * time.Millisecond
 
 // followerCounts are the numbers of followers for which requests are counted. The last number is used
@@ -124,7 +124,7 @@ func measureWrites(b *testing.B, open openFunc) (write, feed []time.Duration) {
 		next.Seq++
 		sent := time.Now()
 		responded := make(chan time.Time, 1)
-		go func() { // a separate goroutine, because the feed may be faster than the response
+		go func() { // on a goroutine, because the feed may deliver the write before the response arrives
 			r, err = writer.Heartbeat(ctx, r, next)
 			responded <- time.Now()
 		}()

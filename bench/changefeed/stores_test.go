@@ -2,8 +2,8 @@
 
 package changefeed_test
 
-// This file contains the measured stores. Each store uses a separate server, and each candidate a
-// separate connection, which counts the requests to the server.
+// This file contains the stores that the benchmarks measure. Each store has its own server, and each candidate its
+// own connection, which counts the requests to the server.
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func (c client) close(b *testing.B) {
 // openFunc connects a client of an election. The caller must close it.
 type openFunc func(b *testing.B, election string) client
 
-// backend is a kind of store. start starts a server, which runs until the benchmark ends.
+// backend is a kind of store, such as Redis. start starts its server, which runs until the benchmark ends.
 type backend struct {
 	name  string
 	start func(b *testing.B) openFunc
@@ -59,7 +59,7 @@ type counter struct{ n atomic.Uint64 }
 
 func (c *counter) add() { c.n.Add(1) }
 
-// memoryStore counts the requests to a store in memory, which has no connection.
+// memoryStore counts the calls of a store in memory, because it has no connection whose requests could be counted.
 type memoryStore struct {
 	changefeed.Store
 	counter

@@ -3,10 +3,10 @@
 //
 // # Guarantees
 //
-// A heartbeat is a patch that the API server applies only to the resourceVersion and the uid that
-// it names. At most one candidate is the leader if the API server's storage does not lose
-// acknowledged writes, as etcd does not with its default settings. Start cannot check these
-// settings. While the API server does not answer, there is no leader.
+// A heartbeat is a patch that contains the resourceVersion and the uid of the Lease; the API server
+// applies it only if the Lease still has both. At most one candidate is the leader if the API
+// server's storage does not lose acknowledged writes, as etcd does not with its default settings.
+// Start cannot check these settings. While the API server does not answer, there is no leader.
 //
 // # Layout
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// adviceByStatus contains advice on how to resolve permanent failures, by the status codes of answers
+// adviceByStatus contains advice on how to resolve permanent failures. The keys are the status codes of responses
 // that mean that nothing was written.
 var adviceByStatus = map[int32]string{
 	http.StatusBadRequest:            "the API server rejects the request",

@@ -37,7 +37,7 @@ func (v version) String() string {
 	return fmt.Sprintf("%s/%s/%d", v.uid, v.resourceVersion, v.transitions)
 }
 
-// parseVersion parses the text of a version. ok is false for any other text.
+// parseVersion parses the text of a version. ok is false if text is not the text of a version.
 func parseVersion(text string) (v version, ok bool) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
@@ -97,8 +97,8 @@ func newPatch(prev version, next changefeed.Record, begins bool, now time.Time) 
 	return p, nil
 }
 
-// errOtherHolder is the error for a Lease whose holder is not the leader in the record, because another
-// program has changed the Lease.
+// errOtherHolder is the error for a Lease whose holderIdentity is not the leader in the record: another program, such
+// as a candidate of client-go's election, has changed the Lease.
 var errOtherHolder = errors.New("the holderIdentity is not the leader of the annotation " + Annotation + ", so another program, such as one with client-go's election, uses the Lease")
 
 // decode returns the record in a Lease. If the Lease has no content, because a user has created it for
@@ -189,7 +189,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	})
 }
 
-// maxRepeats is how often a heartbeat is repeated because other programs have changed the Lease.
+// maxRepeats is how often a heartbeat is repeated because other programs have changed the Lease's metadata.
 const maxRepeats = 3
 
 // patch sends a patch that replaces the state prev of the Lease by next.
@@ -205,9 +205,9 @@ func (s *Store) patch(ctx context.Context, prev version, next changefeed.Record,
 	return s.send(ctx, s.client.Patch(types.MergePatchType).Name(s.name).Param("fieldManager", fieldManager).Body(body))
 }
 
-// resolveConflict reads the Lease after a conflict. If the Lease still has the uid and its record is still
-// prev, another program has changed only its metadata, and resolveConflict returns the new version. Otherwise
-// it returns ErrConflict, or ErrNoRecord if the record does not exist.
+// resolveConflict reads the Lease after a conflict. If the Lease still has the given uid and contains the record prev,
+// another program has changed only its metadata, and resolveConflict returns the new version. Otherwise it returns
+// ErrConflict, or ErrNoRecord if the record does not exist.
 func (s *Store) resolveConflict(ctx context.Context, uid string, prev changefeed.Record) (version, error) {
 	var r changefeed.Record
 	l, err := s.get(ctx)
@@ -256,7 +256,7 @@ func (s *Store) send(ctx context.Context, request *rest.Request) (*coordination.
 	return l, err
 }
 
-// maxSilence is the time without an answer after which the store replaces its connections.
+// maxSilence is the time without an answer of the API server after which the store replaces its connections.
 const maxSilence = 3 * time.Second
 
 // lease returns the name of the Lease for messages.

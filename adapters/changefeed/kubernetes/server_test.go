@@ -33,7 +33,7 @@ type fakeServer struct {
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 }
 
-// watcher is the watch of a client. events receives the events as JSON.
+// watcher is the watch of a client. The server sends it the events, encoded as JSON.
 type watcher struct {
 	name   string
 	events chan []byte
@@ -133,7 +133,7 @@ func (s *fakeServer) notify(kind, name string, object any) {
 		if w.name == name {
 			select {
 			case w.events <- event:
-			default: // End the watch of a slow client, as an API server does.
+			default: // End the watch of a client that does not receive events, as an API server does.
 				delete(s.watches, w)
 				close(w.events)
 			}
@@ -183,7 +183,7 @@ func fail(w http.ResponseWriter, code int, reason meta.StatusReason) {
 	reply(w, code, failure(code, reason))
 }
 
-// throttle answers as an overloaded API server does.
+// throttle answers like an overloaded API server, with status 429.
 func throttle(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
 	fail(w, http.StatusTooManyRequests, meta.StatusReasonTooManyRequests)

@@ -45,8 +45,8 @@ func (s *Store) Start(ctx context.Context) error {
 	})
 }
 
-// checkWritePermission checks that the user may write. No Lease has the version of the patch, so the API server
-// answers that the version does not match, or that the Lease does not exist.
+// checkWritePermission checks that the user may write, by a patch with a version that no Lease has: if the user may,
+// the API server answers that the version does not match, or that the Lease does not exist.
 func (s *Store) checkWritePermission(ctx context.Context) error {
 	_, err := s.patch(ctx, version{uid: "none", resourceVersion: "1"}, changefeed.Record{Epoch: "probe"}, false)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
@@ -55,8 +55,8 @@ func (s *Store) checkWritePermission(ctx context.Context) error {
 	return err
 }
 
-// explainNamespace explains an error of a request to create a Lease that means that the namespace does
-// not exist.
+// explainNamespace returns an error with advice if err, of a request to create a Lease, means that the namespace does
+// not exist. It returns other errors unchanged.
 func explainNamespace(err error) error {
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: the namespace does not exist: create it (%v)", changefeed.ErrUnsuitable, err)

@@ -34,8 +34,8 @@ type Store struct {
 	quiet           time.Duration
 	runner          store.Runner
 
-	connections *connrotation.Dialer // connections contains the connections of the store, or is nil.
-	answered    atomic.Int64         // answered is the time of the last answer, in nanoseconds.
+	connections *connrotation.Dialer // connections contains the open connections. It is nil if the config has a Transport.
+	answered    atomic.Int64         // answered is when the API server last answered, in nanoseconds.
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -108,11 +108,10 @@ var userInfo = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*://)?[^/]*@`)
 // withoutUser returns host without the user and the password, for messages.
 func withoutUser(host string) string { return userInfo.ReplaceAllString(host, "$1") }
 
-// openClient creates the client. It changes config.
+// openClient creates the client of the store from config, which it changes.
 func (s *Store) openClient(config *rest.Config) error {
-	// Read the client certificate once, because otherwise client-go starts goroutines that reload
-	// its files, and Close could not end these goroutines. The client still reloads the
-	// authorities.
+	// Read the client certificate once: client-go would start goroutines that reload its files, and Close could
+	// not end them. client-go still reloads the file of the certificate authorities.
 	authorities := config.CAData
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return err
@@ -123,7 +122,7 @@ func (s *Store) openClient(config *rest.Config) error {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.UserAgent = cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
-	config.QPS, config.RateLimiter = -1, nil // No limit of the rate of requests: a delayed heartbeat would end a leadership.
+	config.QPS, config.RateLimiter = -1, nil // A rate limit could delay heartbeats, which would end the leadership.
 	config.Timeout = 0                       // No timeout, which would end watches.
 	if config.Transport == nil {
 		dial := config.Dial
@@ -133,7 +132,7 @@ func (s *Store) openClient(config *rest.Config) error {
 		s.connections = connrotation.NewDialer(connrotation.DialFunc(dial))
 		config.Dial = s.connections.DialContext
 		if config.Proxy == nil {
-			config.Proxy = http.ProxyFromEnvironment // With a proxy function, client-go does not keep the transport forever.
+			config.Proxy = http.ProxyFromEnvironment // Otherwise client-go keeps the transport in a global cache forever.
 		}
 	}
 	var err error
@@ -148,7 +147,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// closeConnections closes the connections of the store. Later requests open new connections.
+// closeConnections closes the connections of the store, so that later requests open new ones.
 func (s *Store) closeConnections() {
 	if s.connections != nil {
 		s.connections.CloseAll()

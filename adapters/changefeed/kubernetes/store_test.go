@@ -161,7 +161,7 @@ func TestErrors_ContainNoPassword(t *testing.T) {
 }
 
 // TestLease_IsNotUsedWhileClientGoLeads checks that the store rejects a Lease whose holder is a candidate of
-// client-go's election.
+// client-go's election, so that the two elections do not overwrite each other's Lease.
 func TestLease_IsNotUsedWhileClientGoLeads(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -209,7 +209,7 @@ func TestErrors_HaveDocumentedMeaning(t *testing.T) {
 	for name, c := range map[string]struct {
 		code    int
 		reason  meta.StatusReason
-		meaning error // meaning is nil if the outcome of a write is unknown.
+		meaning error // meaning is the error that the error must wrap, or nil if the outcome is unknown.
 	}{
 		"Forbidden":     {http.StatusForbidden, meta.StatusReasonForbidden, leaderelection.ErrPermission},
 		"Unauthorized":  {http.StatusUnauthorized, meta.StatusReasonUnauthorized, leaderelection.ErrPermission},

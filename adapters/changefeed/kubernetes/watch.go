@@ -25,8 +25,8 @@ func (s *Store) openWatch(ctx context.Context) (watch.Interface, error) {
 		Param("watch", "true").Param("fieldSelector", "metadata.name="+s.name).Watch(ctx)
 }
 
-// minWatch is how long a watch must have lasted so that its end is no error: API servers end
-// watches after some minutes.
+// minWatch is how long a watch must have lasted so that its end is not reported as an error: API servers
+// regularly end watches after some minutes.
 const minWatch = time.Second
 
 // errWatchEnded is the error of a watch that the API server has ended before minWatch.
@@ -62,8 +62,8 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	}
 }
 
-// handleEvent reports an event. It returns errWatchEnded if the record must be read again, because the
-// API server does not have the changes since the last event any more (status 410).
+// handleEvent reports the state of the Lease in an event. It returns errWatchEnded if the API server does not have
+// the changes since the last event any more (status 410), so that the record must be read again.
 func (s *Store) handleEvent(e watch.Event, report func(changefeed.Event)) error {
 	switch e.Type {
 	case watch.Added, watch.Modified:
@@ -88,7 +88,7 @@ func (s *Store) handleEvent(e watch.Event, report func(changefeed.Event)) error 
 			return fmt.Errorf("%w: %w", errWatchEnded, err)
 		}
 		return err
-	case watch.Bookmark: // Ignore a bookmark, which reports progress and no change.
+	case watch.Bookmark: // A bookmark reports only the progress of the watch.
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// linksClientset reports whether this package links the clientset of client-go.
+// linksClientset reports whether this package depends on client-go's clientset, which contains all APIs of Kubernetes.
 func linksClientset(t testing.TB) bool {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 	bookmark := map[string]any{"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "99"}}
 	for name, c := range map[string]struct {
 		cause func(server *fakeServer, lease string)
-		ends  bool // ends reports whether the feed may end, because its watch has just begun.
+		ends  bool // ends means that the event ends the watch, which is so new that the feed may end too.
 	}{
 		"Bookmark": {cause: func(s *fakeServer, lease string) { s.sendEvent("BOOKMARK", lease, bookmark) }},
 		"Expired": {ends: true, cause: func(s *fakeServer, lease string) {

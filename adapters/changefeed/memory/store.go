@@ -106,7 +106,7 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 }
 
 // Changes implements [changefeed.Store] for the store's own table; another place is not supported.
-// If a reader is more than 1000 changes late, it receives the changes that were kept and then
+// If a reader is more than 1000 changes behind, it receives the changes that were kept and then
 // [changefeed.ErrMissed].
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	if place != "" {

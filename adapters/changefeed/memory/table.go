@@ -15,10 +15,10 @@ import (
 // called from any goroutine.
 type Table struct {
 	mu      sync.Mutex
-	writes  uint64 // writes is the number of writes of all records. The versions are derived from it.
+	writes  uint64 // writes is the number of writes of all records, from which versions are made.
 	records map[string]changefeed.Record
 	watches map[chan changefeed.Event]string // watches maps the channel of each watch to the key of its record.
-	changes map[*func(change any)]struct{}   // changes contains the functions that report to Changes. They do not block.
+	changes map[*func(change any)]struct{}   // changes contains the functions that pass changes to feeds. They do not block.
 }
 
 // NewTable returns an empty table.
@@ -45,7 +45,7 @@ func (t *Table) Put(key string, value any) {
 	}
 }
 
-// Lose deletes the record under key, as dropping a table would.
+// Lose deletes the record under key, as if its table had been dropped.
 func (t *Table) Lose(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,8 +59,8 @@ func (t *Table) event(key string) changefeed.Event {
 	return changefeed.Event{Record: r, Missing: !ok}
 }
 
-// write stores r and returns it with its version and time. A version is never used twice, so a record
-// that is created again has other versions than the lost one. The caller must hold mu.
+// write stores r, and returns it with a new version and the current time. No version is used twice, so a record
+// that is created again never has a version of the lost one. The caller must hold mu.
 func (t *Table) write(key string, r changefeed.Record) changefeed.Record {
 	t.writes++
 	r.Version = strconv.FormatUint(t.writes, 10)

@@ -28,10 +28,10 @@
 // and retries for serverSelectionTimeout, which is 30 seconds by default. A feed ends with an
 // error if its collection is dropped or renamed.
 //
-// In a sharded cluster, a change stream delivers a write when every shard has passed the
+// In a sharded cluster, a change stream delivers a write only when every shard has passed the
 // time of the write. An idle shard does so every ten seconds by default
-// (periodicNoopIntervalSecs). While a stream is late, and until it has delivered the
-// first write, each feed reads the record four times per quiet time. With
+// (periodicNoopIntervalSecs). While a stream delivers writes too late, and until it has
+// delivered the first write, each feed reads the record four times per quiet time. With
 // periodicNoopIntervalSecs 1 and a quiet time of more than a second, these reads are not
 // needed.
 //

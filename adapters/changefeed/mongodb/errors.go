@@ -18,7 +18,7 @@ const (
 // useReplicaSet is the advice for a standalone server.
 const useReplicaSet = "change streams need a replica set or a sharded cluster; start the server with --replSet and run rs.initiate(); one member is sufficient"
 
-// adviceByCode contains advice on how to resolve permanent failures, by the codes of the server.
+// adviceByCode contains advice on how to resolve permanent failures. The keys are the server's error codes.
 var adviceByCode = map[int]string{
 	unauthorized: "grant find, insert, update and changeStream on the collection, such as by the role readWrite",
 	18:           "correct the user and password of the client",

@@ -199,7 +199,7 @@ func (s *fakeServer) nextBatch(command bson.D) bson.D {
 			}
 			c.ended = getValue(event, "operationType") == "invalidate"
 			if getValue(event, "operationType") == "update" {
-				// The stream adds the current document to an update (updateLookup).
+				// As with the option updateLookup, an update event contains the document as it is now.
 				var now any
 				if i := s.index(c.coll, getDocument(event, "documentKey")); i >= 0 {
 					now = s.docs[c.coll][i]

@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// fakeServer is a member of a replica set: its only member, or the primary or the secondary of two fake
-// servers. It implements the wire protocol and the commands that the store sends. So tests with it show
-// that the store and the driver work, but nothing about MongoDB. Data and oplog survive a restart.
+// fakeServer is a member of a replica set: its only member, or the primary or the secondary of two fake servers. It
+// implements the wire protocol and the commands that the store sends. So tests with it test the store and the driver,
+// but not MongoDB. Data and oplog survive a restart.
 type fakeServer struct {
 	t    testing.TB
 	addr string
@@ -24,14 +24,14 @@ type fakeServer struct {
 	listener net.Listener
 	conns    map[net.Conn]struct{}
 	docs     map[string][]bson.D // docs contains the documents by collection.
-	oplog    []bson.D            // oplog contains change events.
+	oplog    []bson.D            // oplog contains the change events of all collections.
 	changed  chan struct{}       // changed is closed, and replaced, when an event is appended.
 	cursors  map[int64]*fakeCursor
 	counts   map[string]int // counts contains the number of commands by name.
 
 	other     *fakeServer // other is the other member of the replica set, or nil.
 	secondary bool        // secondary reports whether the other member is the primary.
-	rejection bson.D      // rejection is the reply to commands that write, or nil.
+	rejection bson.D      // rejection is the reply to every command that writes, or nil.
 	intercept interceptor // intercept changes replies, unless it is nil.
 }
 

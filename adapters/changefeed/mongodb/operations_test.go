@@ -16,8 +16,8 @@ import (
 type operatedServer struct {
 	*fakeServer
 	backup map[string][]bson.D // backup is a backup of the documents.
-	events int                 // events is the number of events in the oplog at the time of the backup.
-	thaw   chan struct{}       // thaw is closed when the server continues.
+	events int                 // events is the length of the oplog at the time of the backup.
+	thaw   chan struct{}       // thaw is closed when the suspended server continues.
 }
 
 func (s *operatedServer) Addr() string { return s.addr }
@@ -90,7 +90,7 @@ func (s *fakeServer) stepDown() {
 	}
 }
 
-// addCandidates adds two candidates to e. uriOf returns the URI of the server for each of them.
+// addCandidates adds two candidates to e. Each of them connects to the server whose URI uriOf returns.
 func (s *operatedServer) addCandidates(e *operators.Election, uriOf func() string) *operatedServer {
 	for range 2 {
 		c, err := changefeed.NewElection(newStore(e.T, connect(e.T, uriOf(), nil), "c"),
@@ -101,9 +101,8 @@ func (s *operatedServer) addCandidates(e *operators.Election, uriOf func() strin
 	return s
 }
 
-// TestOperations_OnReplicaSetKeepOneLeader checks that an operation on a server does not lead to two leaders,
-// and that afterwards there is a leader, or the log contains the reason why there is none. The server is a
-// fake server.
+// TestOperations_OnReplicaSetKeepOneLeader checks that an operator's action, such as a restart from a backup, does not
+// lead to two leaders, and that afterwards there is a leader, or the log says why there is none. The server is a fake.
 func TestOperations_OnReplicaSetKeepOneLeader(t *testing.T) {
 	rejecting := func(name, reason string, reply bson.D) operators.Operation[*operatedServer] {
 		return operators.Lasting(name, reason, func(s *operatedServer, on bool) {

@@ -19,8 +19,8 @@ type record struct {
 	Time                  time.Time `bson:"time"` // Time is set by the server.
 }
 
-// newUpdate returns an update that sets all fields of the record, and its time by the server's
-// clock. All supported releases have the operators that the update uses.
+// newUpdate returns an update that sets all fields of the record, and its time to the time of the server. It uses
+// only operators that all supported releases of MongoDB have.
 func newUpdate(r changefeed.Record) bson.D {
 	return bson.D{
 		{Key: "$set", Value: store.NewDocument[int64](r)},
@@ -86,7 +86,8 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return s.runner.Heartbeat(ctx, "write to collection "+s.collectionName(), prev, next, s.replaceRecord)
 }
 
-// errRetried is the error of a heartbeat that the driver has retried after the server had applied it.
+// errRetried is the error of a heartbeat that seems to have conflicted with itself: the driver has sent it again
+// after the server had applied it.
 var errRetried = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
 
 // replaceRecord replaces prev by next, or returns the reason why it has not replaced the record.

@@ -85,8 +85,8 @@ func TestStore_IgnoresConcernsOfCollection(t *testing.T) {
 	require.EqualValues(t, 3, commands.Load())
 }
 
-// TestHeartbeat_WriteConcernErrorIsUnknownOutcome checks that a write that the server has applied, and a
-// majority has not, is not reported as success or as a conflict.
+// TestHeartbeat_WriteConcernErrorIsUnknownOutcome checks that a write that the server has applied, but that a majority
+// has not confirmed, is reported neither as a success nor as a conflict.
 func TestHeartbeat_WriteConcernErrorIsUnknownOutcome(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
@@ -120,8 +120,8 @@ func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	fixture.RequireUnknownOutcome(t, err)
 }
 
-// TestHeartbeat_OutcomeIsUnknownIfContextIsDone checks that a write whose context was done, which may have been
-// applied, is not reported as rejected, and that the feed delivers it.
+// TestHeartbeat_OutcomeIsUnknownIfContextIsDone checks that a write whose context was done is not reported as rejected,
+// because the server may have applied it, and that the feed delivers the record if it was.
 func TestHeartbeat_OutcomeIsUnknownIfContextIsDone(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	f := fixture.SubscribeTo(t, s, r)

@@ -37,9 +37,9 @@ func (s *Store) checkSafety(ctx context.Context) error {
 	return s.accepted.Check("mongodb's collection "+s.collectionName(), found)
 }
 
-// unavailableCommand contains the codes of a server that rejects a command for this user or for
-// all users: Unauthorized, CommandNotFound, CommandNotSupported, NotImplemented, and the codes
-// that Atlas and Amazon DocumentDB use instead.
+// unavailableCommand contains the error codes with which a server rejects a command for this user or for all users:
+// Unauthorized, CommandNotFound, CommandNotSupported, NotImplemented, and the codes that Atlas and Amazon DocumentDB
+// use instead.
 var unavailableCommand = []int{unauthorized, 59, 115, 238, 8000, 303}
 
 // runAdminCommand returns the primary's reply to a command, or an empty reply if the command is

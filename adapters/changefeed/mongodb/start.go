@@ -41,7 +41,7 @@ func (s *Store) checkFeed(ctx context.Context) error {
 func (s *Store) checkCollection(ctx context.Context) error {
 	spec, found, err := s.readCollectionSpec(ctx)
 	switch {
-	case hasCode(err, unauthorized): // Without listCollections, reading and writing are the only checks of the collection.
+	case hasCode(err, unauthorized): // Then only the following read and write check the collection.
 	case err != nil:
 		return err
 	case !found && s.withoutCreate:

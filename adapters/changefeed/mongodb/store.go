@@ -20,13 +20,13 @@ import (
 // Store stores the record of one election in a collection. It implements
 // [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
-	coll          *mongo.Collection // coll is a copy of the caller's collection with other options.
+	coll          *mongo.Collection // coll is the caller's collection with the store's own options.
 	key           string
 	withoutCreate bool
 	quiet         time.Duration
 	accepted      store.AcceptedRisks
 	runner        store.Runner
-	servers       string // servers is the suffix of the messages of errors.
+	servers       string // servers names the servers at the end of each error message, or is "".
 }
 
 var _ changefeed.Store = (*Store)(nil)

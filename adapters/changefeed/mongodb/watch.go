@@ -13,14 +13,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// The errors of a stream that ends although the driver reports no error.
+// These errors end a feed whose stream has ended although the driver reports no error.
 var (
 	errDropped     = errors.New("the collection was dropped or renamed")
 	errStreamEnded = errors.New("the server has ended the change stream")
 )
 
-// collectionEvents are the events after which a stream of the collection ends. A filter by _id alone
-// would exclude these events.
+// collectionEvents are the events after which a change stream of the collection ends. recordPipeline selects them
+// explicitly, because they have no _id of a document, by which it selects the events of the record.
 var collectionEvents = bson.A{"drop", "rename", "dropDatabase", "invalidate"}
 
 // recordPipeline selects the events of the record and of the collection.
@@ -57,8 +57,8 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	})
 }
 
-// followStream opens a change stream of coll. It calls opened, and then changed for each event,
-// until ctx is done or there is an error.
+// followStream opens a change stream of coll and calls opened. Then it calls changed for each event, until ctx is done
+// or an error occurs.
 func (s *Store) followStream(ctx context.Context, coll *mongo.Collection, pipeline mongo.Pipeline, opts options.Lister[options.ChangeStreamOptions], opened func(), changed func(event bson.Raw) error) error {
 	name := coll.Database().Name() + "." + coll.Name()
 	stream, err := coll.Watch(ctx, pipeline, opts)
@@ -70,15 +70,15 @@ func (s *Store) followStream(ctx context.Context, coll *mongo.Collection, pipeli
 	for err == nil {
 		if nextEvent(ctx, stream) {
 			err = changed(stream.Current)
-		} else if err = stream.Err(); err == nil { // The collection was dropped, which ends a stream without an error.
+		} else if err = stream.Err(); err == nil { // The stream has ended without an error, because the collection was dropped.
 			err = errStreamEnded
 		}
 	}
 	return s.runner.WrapError(context.Background(), "follow collection "+name, err)
 }
 
-// nextEvent waits for the next event of a stream. The time limit, which is longer than any pause
-// between events, replaces the client's Timeout, which would end the stream.
+// nextEvent waits for the next event of a stream. Its time limit is longer than any pause between events; without it,
+// the driver would apply the client's Timeout, which would end the stream.
 func nextEvent(ctx context.Context, stream *mongo.ChangeStream) bool {
 	ctx, cancel := context.WithTimeout(ctx, 1000*time.Hour)
 	defer cancel()
@@ -97,8 +97,8 @@ func closeStream(stream *mongo.ChangeStream) {
 // of elections. Each change is a bson.Raw, the event as the server sends it: with the document
 // for an insert or a replacement, with the updated fields for an update, and with the _id for a
 // deletion. The driver resumes a stream after a failure as far as the server's oplog permits. If
-// a reader is more than 1000 changes late, it receives those and then [changefeed.ErrMissed].
-// After any error, read the current data.
+// a reader is more than 1000 changes behind, it receives the changes that were kept and then
+// [changefeed.ErrMissed]. After any error, read the current data.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	coll := s.coll
 	if place != "" {

@@ -27,8 +27,8 @@ func TestFeed_DeliversRecordsWithoutReads(t *testing.T) {
 	require.Equal(t, 20, server.countCommands("findAndModify"))
 }
 
-// TestFeed_SkipsOldEvents checks that a feed does not deliver an event that is older than the record that it has
-// read. The stream is opened first, and the record is deleted and created again before it is read.
+// TestFeed_SkipsOldEvents checks that a feed does not deliver an event that is older than the record that it has read.
+// The feed opens its stream before it reads the record, and in between the record is deleted and created again.
 func TestFeed_SkipsOldEvents(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	operator := newStore(t, connect(t, server.uri(), nil), "c")
@@ -60,8 +60,8 @@ func TestFeed_SkipsOldEvents(t *testing.T) {
 	}
 }
 
-// TestFeed_EndsIfCollectionIsDropped checks that a feed ends when its collection is dropped, with an event or
-// without one.
+// TestFeed_EndsIfCollectionIsDropped checks that a feed ends when its collection is dropped, whether the stream delivers
+// an event of that or only ends.
 func TestFeed_EndsIfCollectionIsDropped(t *testing.T) {
 	for _, withEvent := range []bool{true, false} {
 		server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
@@ -135,9 +135,8 @@ func TestFeed_EndsIfServerIsDown(t *testing.T) {
 	require.Less(t, time.Since(start), fixture.Patience)
 }
 
-// TestFeed_ReadsRecordIfStreamIsLate checks that a feed delivers writes that its stream does not report, or
-// reports late, as in a sharded cluster with an idle shard. The feed must read the record, and replace the
-// stream.
+// TestFeed_ReadsRecordIfStreamIsLate checks that a feed delivers writes that its stream does not deliver, or delivers too
+// late, as in a sharded cluster with an idle shard. The feed must read the record, and replace the stream.
 func TestFeed_ReadsRecordIfStreamIsLate(t *testing.T) {
 	t.Parallel()
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(2*time.Second))

@@ -15,8 +15,8 @@
 //     semi-synchronous. So a server with replicas, or a server that replicates from another, can lose writes
 //     in a failover ([changefeed.RiskFailover]). A replica of MySQL that accepts writes is not detected,
 //     because it has no status variable Slaves_running: set read_only there.
-//   - Galera is accepted if wsrep_sync_wait of the connections contains 1 (causal reads): then no node
-//     answers with a state that is older than an acknowledged write. Otherwise, or with pc.ignore_sb or
+//   - Galera is accepted if wsrep_sync_wait of the connections contains the bit 1 (causal reads): then no
+//     node returns a state that is older than an acknowledged write. Otherwise, or with pc.ignore_sb or
 //     pc.ignore_quorum, the risk is [changefeed.RiskFailover].
 //
 // Start also rejects a server with read_only, connections with autocommit off or READ UNCOMMITTED, and

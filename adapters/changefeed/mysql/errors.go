@@ -17,7 +17,7 @@ const (
 	layout     = "the package documentation describes the layout"
 )
 
-// adviceByCode contains advice on how to resolve permanent failures, by the numbers of their errors.
+// adviceByCode contains advice on how to resolve permanent failures. The keys are the server's error numbers.
 var adviceByCode = map[uint16]string{
 	1044: privileges, 1142: privileges, 1143: privileges, 1227: privileges,
 	1045: login, 1130: login, 1698: login, 1820: login, 3118: login, 4151: login,

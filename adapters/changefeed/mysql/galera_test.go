@@ -18,9 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestGalera_SatisfiesContracts checks that stores, elections and fences satisfy their contract when their
-// connections use both nodes of a Galera cluster. The case ConcurrentHeartbeats, which writes on both
-// nodes at the same time, requires that only one of these writes is committed.
+// TestGalera_SatisfiesContracts checks that stores, elections and fences satisfy their contracts when their
+// connections use both nodes of a Galera cluster. In the case ConcurrentHeartbeats, both nodes execute a write at the
+// same time, and only one of the writes may be committed.
 func TestGalera_SatisfiesContracts(t *testing.T) {
 	first := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Galera() })
 	second := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.GaleraNode(first) })

@@ -23,8 +23,8 @@ var columns = []string{
 // statements contains the SQL for one table.
 type statements struct{ createTable, insert, update, read, checkInsert string }
 
-// lockTimeoutPrefix makes a statement wait for a row that another client has locked for a second at most. MySQL
-// considers it a comment, and waits for innodb_lock_wait_timeout.
+// lockTimeoutPrefix limits how long a statement waits for a row that another client has locked, to one second. It is
+// a comment that only MariaDB executes; on MySQL a statement waits for innodb_lock_wait_timeout.
 const lockTimeoutPrefix = "/*M!100103 SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR */ "
 
 // newStatements returns the statements for a table with the given quoted name.
@@ -53,9 +53,9 @@ func (t *table) recordArguments(r changefeed.Record) []any {
 // maxAttempts is how often a transaction is attempted that fails because of concurrent transactions.
 const maxAttempts = 10
 
-// transact executes f in a transaction. It repeats the transaction after a deadlock, and with another
-// connection if the first one was broken. It does not use [sql.Tx], whose Commit ignores ctx, and does
-// not rely on autocommit, which can be off.
+// transact executes f in a transaction. It repeats the transaction after a deadlock, and on another connection if the
+// first one was broken. It does not use [sql.Tx], whose Commit ignores ctx, and does not rely on autocommit, which the
+// caller may have switched off.
 func (t *table) transact(ctx context.Context, f func(conn *sql.Conn) error) (err error) {
 	for range maxAttempts {
 		err = t.transactOnce(ctx, f)
@@ -116,9 +116,9 @@ func (t *table) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return t.runner.Heartbeat(ctx, "heartbeat on table "+t.quoted, prev, next, t.replaceRecord)
 }
 
-// replaceRecord replaces prev by next, or returns the reason why it has not replaced the record. The
-// version of next is new, so a record with that version was written by this call, in any of its
-// attempts.
+// replaceRecord replaces prev by next, or returns the reason why it has not replaced the record. Each call gives next
+// a new version. So if the record has that version, this call has written it, perhaps in an attempt whose response
+// was lost.
 func (t *table) replaceRecord(ctx context.Context, prev, next changefeed.Record) (now changefeed.Record, err error) {
 	var missing error
 	err = t.transact(ctx, func(conn *sql.Conn) error {

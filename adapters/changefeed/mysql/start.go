@@ -79,8 +79,8 @@ func unsafeSettings(settings map[string]string) (found []changefeed.UnsafeSettin
 	is := func(name string, values ...string) bool { return slices.Contains(values, settings[name]) }
 	// The value 3 of MariaDB is at least as durable as 1.
 	add("innodb_flush_log_at_trx_commit", is("innodb_flush_log_at_trx_commit", "1", "3"), changefeed.RiskPowerLoss, "set it to 1")
-	// This setting matters because the server rolls back, after a crash, what the binary log does not
-	// contain.
+	// Without this setting, a crash can lose the end of the binary log, and the server then rolls back the
+	// transactions that the log does not contain.
 	add("sync_binlog", is("log_bin", "OFF", "") || is("sync_binlog", "1"), changefeed.RiskPowerLoss, "set it to 1, or disable log_bin")
 	const replicas = "replicas receive a write after it was acknowledged; use a server without replicas, or Galera with wsrep_sync_wait"
 	if is("slaves_connected", "0", "") {

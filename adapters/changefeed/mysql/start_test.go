@@ -22,7 +22,7 @@ func TestStart_RejectsUnsuitableTableOrConnection(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)
 	weak := newUser(t, operator)
-	// prepare changes a table that Create has created.
+	// The field prepare of each case is SQL that changes the table after Create has created it.
 	for name, c := range map[string]struct {
 		prepare string // prepare is SQL in which %t is the table, %r the user, and %b another table
 		change  func(*driver.Config)

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
-// Store stores the record of one election in a table. It implements [changefeed.Store]; its feeds read
-// the record at an interval, and Changes returns an error that wraps [errors.ErrUnsupported]. Its
-// methods may be called from any goroutine.
+// Store stores the record of one election in a table. It implements [changefeed.Store]. Its feeds read the record at
+// an interval, so Changes returns an error that wraps [errors.ErrUnsupported]. Its methods may be called from any
+// goroutine.
 type Store struct{ polled }
 
 type polled = changefeed.Store
@@ -25,7 +25,7 @@ var _ changefeed.Store = (*Store)(nil)
 type table struct {
 	db            *sql.DB
 	schema, name  string // schema is "" for the database of the connections.
-	quoted        string // quoted is the name of the table in statements.
+	quoted        string // quoted is the name of the table as statements contain it.
 	key           string
 	withoutCreate bool
 	interval      time.Duration
@@ -70,7 +70,7 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return optionFunc(func(t *table) error { return t.accepted.Add(risks...) })
 }
 
-// WithServerNames sets the names of the servers for messages, because a [sql.DB] does not reveal them.
+// WithServerNames sets the names of the servers for error messages, because a [sql.DB] does not reveal them.
 func WithServerNames(names ...string) Option {
 	return optionFunc(func(t *table) error { return store.SetServers(&t.runner.Suffix, names) })
 }
@@ -84,9 +84,9 @@ var tableName = regexp.MustCompile(`^([ -\-/-~]{1,64}\.)?[ -\-/-~]{1,64}$`)
 // bytes. NewStore sends no request.
 //
 // db uses the driver github.com/go-sql-driver/mysql. It is neither closed nor changed, and must stay
-// open as long as the store. Requests of the store wait while all connections that
-// [sql.DB.SetMaxOpenConns] permits are in use, and the leader then loses its leadership. So use a
-// sql.DB that does not execute long queries; all elections of a program can share it.
+// open as long as the store. Use a [sql.DB] that does not execute long queries: while all connections
+// that SetMaxOpenConns permits are in use, requests of the store wait, and the leader can lose its
+// leadership. All elections of a program can share one.
 //
 // The error wraps [leaderelection.ErrInvalid].
 func NewStore(db *sql.DB, name, key string, opts ...Option) (*Store, error) {

@@ -93,9 +93,8 @@ func TestHeartbeat_IsCommittedWithoutAutocommit(t *testing.T) {
 	require.Equal(t, r, fixture.Read(t, other))
 }
 
-// TestStore_LimitsWaitForLocksOfOtherClients checks that a request does not wait for a row or a table that
-// another client has locked until its context is done: it would occupy a connection, and continue on the
-// server.
+// TestStore_LimitsWaitForLocksOfOtherClients checks that a request that needs a row or a table that another client
+// has locked fails before its context is done: otherwise it would occupy a connection, and continue on the server.
 func TestStore_LimitsWaitForLocksOfOtherClients(t *testing.T) {
 	for name, lock := range map[string]string{"Row": "UPDATE %t SET term = term + 1", "Table": "LOCK TABLES %t WRITE"} {
 		t.Run(name, func(t *testing.T) {

@@ -18,9 +18,8 @@ import (
 // errNoBucket is returned if the bucket does not exist.
 var errNoBucket = errors.New("bucket does not exist")
 
-// creationTime returns when the bucket was created. The time distinguishes the bucket from an earlier
-// bucket with the same name that was deleted. The error wraps [changefeed.ErrUnsuitable] if the bucket
-// must not be used.
+// creationTime returns when the bucket was created, which distinguishes it from an earlier bucket with the same name.
+// The error wraps [changefeed.ErrUnsuitable] if the bucket must not be used.
 func (s *Store) creationTime(ctx context.Context) (int64, error) {
 	stream, err := s.js.Stream(ctx, "KV_"+s.bucket)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -42,7 +41,7 @@ func (s *Store) creationTime(ctx context.Context) (int64, error) {
 	return created, nil
 }
 
-// checkReplicas returns an error if a bucket with n replicas cannot be used.
+// checkReplicas returns an error if a bucket with n replicas is unsafe and the user has not accepted the risk.
 func (s *Store) checkReplicas(n int) error {
 	if n < 2 {
 		return nil
@@ -57,8 +56,8 @@ func (s *Store) checkReplicas(n int) error {
 		s.bucket, changefeed.ErrUnsuitable, s.release())
 }
 
-// atLeast reports whether a release has the given number or a greater one. It returns false if
-// release is not a number.
+// atLeast reports whether release, a version number of the server, is at least major.minor.patch. It returns false if
+// release is not a version number.
 func atLeast(release string, major, minor, patch int) bool {
 	var a, b, c int
 	if n, _ := fmt.Sscanf(strings.TrimPrefix(release, "v"), "%d.%d.%d", &a, &b, &c); n < 3 {
@@ -92,8 +91,8 @@ func describeUnsuitable(c jetstream.StreamConfig) string {
 	return ""
 }
 
-// openBucket returns the bucket. The result also refers to a bucket that is created later with the
-// same name.
+// openBucket returns an object for the bucket. The object can also be used after the bucket was deleted and created
+// again.
 func (s *Store) openBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	s.mu.Lock()
 	kv := s.opened
@@ -111,16 +110,15 @@ func (s *Store) openBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// If several clients create one bucket at the same time, a server can return the error that the
-// subjects of the bucket overlap with those of another stream (observed with 2.9.10). The bucket exists
-// after that, unless another stream really has the subjects.
+// If several clients create the same bucket at the same time, a server can return the error that the subjects of
+// the bucket overlap with those of another stream (observed with 2.9.10). Usually that stream is the bucket, which
+// then exists; otherwise another stream really uses the subjects.
 const (
 	maxOverlaps  = 10
 	overlapPause = 50 * time.Millisecond
 )
 
-// isSubjectsOverlap reports whether a stream was not created because another stream has its
-// subjects.
+// isSubjectsOverlap reports whether err means that a stream was not created because another stream has its subjects.
 func isSubjectsOverlap(err error) bool {
 	const subjectsOverlap = 10065
 	var api *jetstream.APIError

@@ -94,7 +94,7 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	for _, c := range storetest.Cases() {
 		switch c.Name {
 		case "GoroutineLeaks", "Restart":
-			// Skip these cases: other tests run in parallel, and LeaderKilled restarts the server.
+			// Skip the cases that need the server for themselves: LeaderKilled restarts it while other tests run.
 		default:
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, backend) })
 		}
@@ -122,7 +122,7 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 			_, err := other.Heartbeat(attempt, r, next)
 			cancel()
 			if err == nil || errors.Is(err, changefeed.ErrConflict) {
-				// An earlier attempt, whose answer was lost, has written the record.
+				// After an attempt whose response was lost, the record was written and the next attempt conflicts.
 				break
 			}
 			require.NotErrorIs(t, err, changefeed.ErrNoRecord, "a bucket without a leader exists")

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// The errors that end feeds and changes.
+// These errors end feeds, and the feeds of Changes.
 var (
 	errDisconnected   = errors.New("there is no connection to a server")
 	errConsumerEnded  = errors.New("the consumer has ended")
@@ -27,12 +27,12 @@ const quietTime = 3 * time.Second
 // consumer is a consumer of one bucket, which is identified by its creation time.
 type consumer struct {
 	created int64
-	stop    func() // stop ends the consumer because the bucket was replaced.
+	stop    func() // stop ends the consumer. It is called when the bucket was replaced.
 }
 
-// stopOtherConsumers ends the consumers of earlier buckets of the same name. created is the creation
-// time of the current bucket, or 0 if it does not exist. Otherwise these consumers would notice only
-// after a quiet time that their bucket was replaced.
+// stopOtherConsumers ends the consumers of earlier buckets with the same name, which would otherwise notice only after
+// a quiet time that their bucket was replaced. created is the creation time of the current bucket, or 0 if it does not
+// exist.
 func (s *Store) stopOtherConsumers(created int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,13 +43,13 @@ func (s *Store) stopOtherConsumers(created int64) {
 	}
 }
 
-// consume creates a consumer of later changes of the keys that keys returns for the creation time
-// of the bucket. It calls opened when the consumer exists, and changed for each change, until ctx
-// is done or there is an error. For each value of tick it checks that the bucket was not replaced.
+// consume creates a consumer that receives changes of the bucket's keys that match keys(created), where created is the
+// creation time of the bucket. It calls opened when the consumer exists, and changed for each later change, until ctx
+// is done or an error occurs. For each value of tick it checks that the bucket was not replaced.
 func (s *Store) consume(ctx context.Context, keys func(created int64) string, opened func(), changed func(created int64, e jetstream.KeyValueEntry) error, tick <-chan time.Time) error {
 	statuses := s.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer s.conn.RemoveStatusListener(statuses)
-	if !s.conn.IsConnected() { // Check the status, which may have changed before this call observed it.
+	if !s.conn.IsConnected() { // statuses reports only later changes of the status
 		return s.wrapError(ctx, "watch", s.connectionError())
 	}
 	created, err := s.creationTime(ctx)
@@ -73,7 +73,7 @@ func (s *Store) consume(ctx context.Context, keys func(created int64) string, op
 		defer s.mu.Unlock()
 		delete(s.consumers, c)
 	}()
-	watchCtx, cancel := context.WithCancel(ctx) // The library removes the consumer when this context is done.
+	watchCtx, cancel := context.WithCancel(ctx) // cancelling it removes the consumer
 	defer cancel()
 	watcher, err := kv.Watch(watchCtx, keys(created), jetstream.UpdatesOnly())
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Store) consume(ctx context.Context, keys func(created int64) string, op
 			}
 		case e, ok := <-watcher.Updates():
 			switch {
-			case !ok && s.conn.IsClosed(): // the library ends the consumer before it reports that the connection is closed
+			case !ok && s.conn.IsClosed(): // the library ends consumers before it reports that it has closed the connection
 				err = nats.ErrConnectionClosed
 			case !ok:
 				err = errConsumerEnded
@@ -121,8 +121,8 @@ func (s *Store) connectionError() error {
 	return errDisconnected
 }
 
-// drain waits until the library's goroutine, which may be sending an update, has closed the channel.
-// The library then removes the consumer from the server on another goroutine, which takes up to five
+// drain waits until the library's goroutine has closed the channel; until then, that goroutine may block on sending an
+// update. The library then removes the consumer from the server on another goroutine, which takes up to five
 // seconds if the server does not answer.
 func drain(updates <-chan jetstream.KeyValueEntry) {
 	limit := time.After(10 * time.Second)

@@ -22,7 +22,7 @@ import (
 func TestFeed_EndsIfServerIsKilled(t *testing.T) {
 	server := startServer(t)
 	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
-	// With this quiet time, a read does not end the feed during the test.
+	// The quiet time is so long that no read of the record ends the feed during the test.
 	s.feeds = store.NewFeeds(s.Read, s.watch, time.Hour)
 	f := fixture.SubscribeTo(t, s, r)
 	c, err := s.Changes(fixture.Context(t), "")
@@ -44,7 +44,7 @@ func TestFeed_EndsIfServerIsKilled(t *testing.T) {
 	start = time.Now()
 	require.NoError(t, s.Close())
 	require.Less(t, time.Since(start), closeLimit, "Close of a store with changes")
-	// Start the server, because the library's goroutines would otherwise wait for five seconds.
+	// Start the server again, because the library's goroutines would otherwise run for five more seconds.
 	require.NoError(t, server.Start())
 }
 

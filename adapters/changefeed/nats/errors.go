@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// retryUnanswered calls f until it receives an answer, or the server reports a missing permission.
-// Servers of a cluster without a leader do not answer requests.
+// retryUnanswered calls f until its request is answered, ctx is done, or the server reports a missing permission.
+// It is needed because servers of a cluster without a leader do not answer requests.
 func (s *Store) retryUnanswered(ctx context.Context, f func(context.Context) error) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
@@ -41,9 +41,9 @@ func (s *Store) permissionError() error {
 	return nil
 }
 
-// withReport adds to the error of a request what the server has reported since the request began, when
-// LastError returned the value before. A server reports a missing permission separately and does not
-// answer the request, and it reports rejected credentials whenever the connection tries to reconnect.
+// withReport adds to err, the error of a request, what the server has reported since the request began. before is what
+// LastError had returned then. A server does not answer a request for which a permission is missing, but reports that
+// separately; it also reports rejected credentials whenever the connection tries to reconnect.
 func (s *Store) withReport(before, err error) error {
 	reported := s.conn.LastError()
 	if err == nil || reported == nil || reported == before || strings.Contains(err.Error(), reported.Error()) ||
@@ -59,13 +59,13 @@ func (s *Store) wrapError(ctx context.Context, operation string, err error) erro
 	return s.feeds.WrapError(ctx, s.errorPrefix(operation), s.explain(err), s.meaningOf)
 }
 
-// wrapOutcome adds the operation to err. The result does not state whether the operation has written
-// something.
+// wrapOutcome adds the operation to err, the error of a write whose outcome is unknown. Unlike wrapError, it wraps no
+// error of package changefeed that would mean that nothing was written.
 func (s *Store) wrapOutcome(ctx context.Context, operation string, err error) error {
 	return s.feeds.WrapError(ctx, s.errorPrefix(operation), s.explain(err), func(error) error { return nil })
 }
 
-// explain adds the state of the connection to the error of a request without an answer.
+// explain adds the state of the connection to err if err means that a request was not answered in time.
 func (s *Store) explain(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || s.conn.IsConnected() || s.conn.IsClosed() {
 		return err

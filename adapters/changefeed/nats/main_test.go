@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(shared.Tests(m))
 }
 
-// closeLimit limits Close, which must return within two seconds, on a busy machine. It is shorter
-// than the five seconds for which the client library can block.
+// closeLimit is how long Close may take in tests. It must return within two seconds; the limit allows for a busy
+// machine, but is shorter than the five seconds for which the client library can block.
 const closeLimit = 4 * time.Second
 
 // startServer starts a server until the test ends. It skips the test if NATS is not installed.
@@ -137,7 +137,7 @@ func newBackend(t testing.TB, server *dbserver.Server) *storetest.Backend {
 		},
 		Restart: func(t testing.TB) {
 			require.NoError(t, server.Restart())
-			// Start waits until JetStream is available.
+			// Start returns when JetStream is available.
 			require.NoError(t, newStore(t, operator, bucket).Start(fixture.Context(t)))
 		},
 		Patience: fixture.Patience,

@@ -50,8 +50,8 @@ func (s *Store) createRecord(ctx context.Context, data []byte) error {
 		if err != nil {
 			return s.wrapError(ctx, "create the record", err)
 		}
-		// The record is valid only if the bucket was not created again in the meantime, because the key
-		// contains the creation time.
+		// The key contains the creation time, so the record is in the current bucket only if the bucket was not
+		// created again in the meantime.
 		if now, err := s.creationTime(ctx); err != nil || now == created {
 			return s.wrapError(ctx, "read the bucket", err)
 		}
@@ -59,8 +59,8 @@ func (s *Store) createRecord(ctx context.Context, data []byte) error {
 }
 
 // Heartbeat implements [changefeed.Store]. The leader of the bucket compares the revision
-// of the record. The key contains the creation time of the bucket, because revisions
-// restart in a bucket that was created again.
+// of the record. Revisions restart in a bucket that is created again, so the key also contains
+// the creation time of the bucket.
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	data, err := store.Encode(next)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record,
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return changefeed.Record{}, s.conflictError(ctx)
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		// No server has accepted the write, because the bucket does not exist or has no leader.
+		// No server has accepted the write: the bucket does not exist, or has no leader at the moment.
 		if _, missing := s.creationTime(ctx); errors.Is(missing, errNoBucket) {
 			return changefeed.Record{}, changefeed.ErrNoRecord
 		}
@@ -100,14 +100,14 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record,
 		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %w: the record has %d bytes: use shorter IDs, or raise the server's max_payload (%w)",
 			changefeed.ErrUnsuitable, len(data), err)
 	case errors.Is(err, nats.ErrConnectionClosed):
-		// Do not use wrapError, which would wrap ErrUnsuitable: it is unknown whether the record was
-		// written.
+		// wrapError would wrap ErrUnsuitable, which means that nothing was written. Here the outcome is unknown.
 		return changefeed.Record{}, fmt.Errorf("changefeed/nats: write %s: %w (%w)", s.path(), leaderelection.ErrConnClosed, err)
 	}
 	return changefeed.Record{}, s.withReport(before, s.wrapOutcome(ctx, "write", err))
 }
 
-// conflictError returns ErrConflict, or ErrNoRecord if the record does not exist.
+// conflictError returns the error of a write whose revision did not match: ErrNoRecord if the record does not exist,
+// and ErrConflict otherwise.
 func (s *Store) conflictError(ctx context.Context) error {
 	if _, err := s.readRecord(ctx); errors.Is(err, changefeed.ErrNoRecord) {
 		return changefeed.ErrNoRecord
@@ -144,7 +144,7 @@ func (s *Store) readRecordOf(ctx context.Context, created int64) (changefeed.Rec
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	case err != nil:
 		return changefeed.Record{}, s.wrapError(ctx, "read", err)
-	case m.Header.Get("KV-Operation") != "": // The message marks a record that was deleted or purged.
+	case m.Header.Get("KV-Operation") != "": // The message only marks that the record was deleted or purged.
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
 	return s.decode(m.Data, created, m.Sequence)
@@ -176,7 +176,7 @@ func parseVersion(v string) (created int64, revision uint64, err error) {
 	if created, err = strconv.ParseInt(a, 10, 64); err == nil {
 		revision, err = strconv.ParseUint(b, 10, 64)
 	}
-	if err == nil && revision == 0 { // Revision 0 is invalid, because an update with it expects that the key does not exist.
+	if err == nil && revision == 0 { // Revision 0 is invalid: an update with it would create the key.
 		err = strconv.ErrRange
 	}
 	return created, revision, err

@@ -42,8 +42,8 @@ func TestHeartbeat_ConflictsWithRecreatedBucket(t *testing.T) {
 	require.Equal(t, now, still)
 }
 
-// TestStore_ErrorOmitsFailureBeforeSuccess checks that the error of a request without an answer does not contain the
-// error of an operation before the last success.
+// TestStore_ErrorOmitsFailureBeforeSuccess checks that the error of a request that was not answered does not contain
+// what the server had reported before the last request that succeeded.
 func TestStore_ErrorOmitsFailureBeforeSuccess(t *testing.T) {
 	s, r := createRecord(t, connect(t, shared.Get(t).Addr()), newBucket())
 	for name, succeed := range map[string]func() error{

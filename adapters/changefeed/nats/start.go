@@ -44,7 +44,7 @@ func (s *Store) Start(ctx context.Context) error {
 	if err != nil {
 		return s.wrapError(ctx, "open the bucket", err)
 	}
-	// Test the permission to write with a revision that no record has, so that nothing is written.
+	// Test the permission to write by an update of a revision that the record cannot have, so nothing is written.
 	err = s.retryUnanswered(ctx, func(ctx context.Context) error {
 		_, err := kv.Update(ctx, s.recordKey(created), nil, math.MaxInt64)
 		return err

@@ -155,8 +155,8 @@ authorization: { users: [
 	require.NoError(t, f.Close())
 	require.NoError(t, candidate.conn.LastError(), "the documented permissions are not sufficient")
 
-	// A permission that another request lacks must not be reported as the reason why a slow server has
-	// not answered.
+	// The server also reports a missing permission for other requests. That report must not be taken for the
+	// reason why a slow server has not answered.
 	require.NoError(t, candidate.conn.Publish("$KV.jobs.another", nil))
 	require.NoError(t, candidate.conn.Flush())
 	require.ErrorIs(t, candidate.conn.LastError(), nats.ErrPermissionViolation)

@@ -20,7 +20,7 @@ import (
 type Store struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
-	direct   nats.JetStreamContext // direct reads from the bucket's leader, and not from any replica.
+	direct   nats.JetStreamContext // direct reads from the bucket's leader; other APIs may read from any replica.
 	bucket   string
 	key      string
 	replicas int
@@ -30,14 +30,14 @@ type Store struct {
 	release                          func() string // release returns the release of the server.
 	feeds                            *store.Feeds
 
-	// permitted reports whether the record was read, or Start has found that it can be written.
-	// Later errors about permissions can concern requests of the program on the same connection,
-	// and must not end candidacies.
+	// permitted reports whether the permissions of this store are known to suffice: the record was read, or Start
+	// has checked that it can be written. After that, a report of a missing permission probably concerns other
+	// requests of the program on the same connection, and must not end candidacies.
 	permitted atomic.Bool
 
 	mu        sync.Mutex
 	consumers map[*consumer]struct{}
-	opened    jetstream.KeyValue // opened is the result of openBucket, or nil before its first success.
+	opened    jetstream.KeyValue // opened is the bucket as openBucket has returned it, or nil.
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -49,10 +49,10 @@ type optionFunc func(*Store) error
 
 func (f optionFunc) apply(s *Store) error { return f(s) }
 
-// WithReplicas sets the number of servers that store the bucket that Create creates, 1 to
-// 5. A number above 1 also accepts [changefeed.RiskFailover], as [WithRisk] does. The
-// default is 1, and only 1 is safe: with more replicas, a server compares the revision
-// before it replicates the write, and not after. Releases before 2.9.21 can acknowledge
+// WithReplicas sets the number of servers, 1 to 5, that store a bucket which Create creates.
+// The default is 1, and only 1 is safe: with more replicas, a server compares the revision
+// before it replicates the write, and not after. A number above 1 also accepts
+// [changefeed.RiskFailover], as [WithRisk] does. Releases before 2.9.21 can acknowledge
 // two writes to one revision at any time, and Start always rejects them. Later releases
 // can do so when the bucket's leader changes. Two candidates can then be leader at the
 // same time: the systems that they write to must check their tokens. The option does not

@@ -46,9 +46,9 @@ type Change struct {
 
 // Changes implements [changefeed.Store] for the store's bucket; another place is not
 // supported. It delivers a [Change] for every write to another key of the bucket, in order.
-// Keys that begin with the record's key and a dot are skipped. If a reader is more than
-// 1000 changes late, it receives those and then [changefeed.ErrMissed]. If the bucket does
-// not exist, the error is [changefeed.ErrNoRecord].
+// Keys that begin with the record's key and a dot are skipped. If a reader is more than 1000
+// changes behind, it receives the changes that were kept and then [changefeed.ErrMissed]. If
+// the bucket does not exist, the error is [changefeed.ErrNoRecord].
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	if place != "" {
 		return changefeed.NoChanges{}.Changes(ctx, place)

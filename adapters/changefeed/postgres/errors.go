@@ -11,11 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// transactionMode is the advice for errors that a connection pooler causes: prepared statements are
-// missing, or exist already, and notifications are not delivered.
+// transactionMode is the advice for errors that a connection pooler in transaction mode causes: prepared statements
+// are missing or exist already, or notifications are not delivered.
 const transactionMode = "use the option WithPoll of the store or the parameter poll of its address, or no connection pooler in transaction mode"
 
-// adviceByCode contains advice on how to resolve permanent failures, by their SQLSTATEs.
+// adviceByCode contains advice on how to resolve permanent failures. The keys are SQLSTATEs.
 var adviceByCode = map[string]string{
 	"42501": "grant SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the store must create it",
 	"3F000": "create the schema or use another",

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/sqlfence"
 )
 
-// FenceTx returns a transaction of pgx for [sqlfence.Fence.Guard].
+// FenceTx adapts a transaction of pgx to the interface that [sqlfence.Fence.Guard] requires.
 func FenceTx(tx pgx.Tx) sqlfence.Tx { return fenceTx{tx} }
 
 type fenceTx struct{ tx pgx.Tx }

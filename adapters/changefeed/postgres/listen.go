@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// checkInterval is how often a listener sends a request over its connection. It also limits how
-// long a request of the listener may take.
+// checkInterval is how often a listener sends a request over its connection, to check it, and how long such a request
+// may take.
 const checkInterval = 2 * time.Second
 
 // maxUnread is the number of notifications that a subscription keeps for its reader.
@@ -22,19 +22,19 @@ const maxUnread = 1000
 // behind.
 var errSlowReader = errors.New("too many unread notifications")
 
-// listener listens to the channels of all stores on one pool, over one connection. The connection is
-// opened for the first subscription, and closed when there has been none for a checkInterval. The next
-// subscription opens it again, even if it has failed.
+// listener listens to the channels of all stores on one pool, over one connection. It opens the connection for the
+// first subscription, and closes it when there has been no subscription for a checkInterval. The next subscription
+// opens it again, also if it has failed.
 type listener struct {
 	connect func(ctx context.Context) (*pgx.Conn, error)
-	check   func(ctx context.Context) error // check returns an error if the pool is closed.
+	check   func(ctx context.Context) error // check returns an error if the program's pool is closed.
 	ctx     context.Context                 // ctx is done when the listener must end.
 	running sync.WaitGroup
 
 	mu        sync.Mutex
 	active    bool                              // active reports whether run is running.
 	channels  map[string]map[*subscription]bool // channels contains the subscriptions by channel.
-	requested []string                          // requested contains the channels whose subscriptions have changed.
+	requested []string                          // requested are the channels to which run must begin or cease to listen.
 	interrupt context.CancelFunc                // interrupt ends the wait for a notification.
 }
 
@@ -104,8 +104,8 @@ func (l *listener) remove(s *subscription) {
 	l.requestListen(s.channel)
 }
 
-// requestListen makes run listen to a channel if it has subscriptions, and stop listening if it has none. The
-// caller must hold mu.
+// requestListen makes run listen to channel if the channel has subscriptions, and cease to listen to it if it has
+// none. The caller must hold mu.
 func (l *listener) requestListen(channel string) {
 	l.requested = append(l.requested, channel)
 	if l.interrupt != nil {
@@ -148,10 +148,10 @@ func (l *listener) stop(err error) {
 	l.requested, l.interrupt, l.active = nil, nil, false
 }
 
-// receive delivers notifications, and listens to the channels that are requested, until the
-// connection fails or the pool is closed. It returns nil after stop if there has been no subscription
-// for a checkInterval. It sends a request in each checkInterval, whatever it receives: so it detects
-// an unresponsive server, and the server does not end the session because it is idle.
+// receive delivers notifications, and listens to the channels that are requested, until the connection fails or the
+// pool is closed. If there has been no subscription for a checkInterval, it calls stop and returns nil. It sends a
+// request in each checkInterval, whatever it receives. So it detects a server that does not respond, and the
+// server does not end the session because it is idle.
 func (l *listener) receive(conn *pgx.Conn) error {
 	checkAt := time.Now().Add(checkInterval)
 	for {
@@ -213,9 +213,9 @@ func (l *listener) receiveNotification(ctx context.Context, conn *pgx.Conn) erro
 	return nil
 }
 
-// listen makes the connection listen to the channels that have subscriptions, and not to the
-// others. Without channels it only sends a request. If the server rejects the request, listen sends
-// one for each channel, so that a name that the server cannot represent ends only its subscriptions.
+// listen makes the connection listen to those of the channels that have subscriptions, and cease to listen to the
+// others. Without channels it only sends a request. If the server rejects the request, listen sends one for each
+// channel: a name that the server cannot represent then ends only its own subscriptions.
 func (l *listener) listen(conn *pgx.Conn, channels []string) error {
 	err := l.listenToAll(conn, channels)
 	var rejected *pgconn.PgError
@@ -245,8 +245,8 @@ func (l *listener) endChannel(channel string, err error) {
 	delete(l.channels, channel)
 }
 
-// listenToAll sends one request that makes the connection listen to the channels that have
-// subscriptions, and not to the others.
+// listenToAll makes the connection, by one request, listen to those of the channels that have subscriptions, and
+// cease to listen to the others.
 func (l *listener) listenToAll(conn *pgx.Conn, channels []string) error {
 	ctx, cancel := context.WithTimeout(l.ctx, checkInterval)
 	defer cancel()
@@ -277,9 +277,8 @@ func (l *listener) listenToAll(conn *pgx.Conn, channels []string) error {
 	return nil
 }
 
-// receiveNotifications subscribes to a channel, and calls established and then handle for each
-// notification, until ctx is done or the connection fails. It calls check whenever no notification has
-// arrived for the quiet time.
+// receiveNotifications subscribes to a channel and calls established. Then it calls handle for each notification,
+// until ctx is done or the connection fails. It calls check whenever no notification has arrived for the quiet time.
 func (s *Store) receiveNotifications(ctx context.Context, channel string, established func(), check func(ctx context.Context) error, handle func(n *pgconn.Notification)) error {
 	sub := s.shared.listener.subscribe(channel)
 	defer s.shared.listener.unsubscribe(sub)
@@ -314,7 +313,7 @@ func closeConnection(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)
-	select { // Wait, because the driver closes a failed connection in the background.
+	select { // the driver closes a failed connection in the background
 	case <-conn.PgConn().CleanupDone():
 	case <-ctx.Done():
 	}

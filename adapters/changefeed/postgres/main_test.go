@@ -24,8 +24,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// shared is the server of most tests. It writes its WAL to disk when a commit waits for it, and
-// otherwise after ten seconds.
+// shared is the server of most tests. It writes its WAL to disk when a commit waits for that, and otherwise only every
+// ten seconds, so that a test notices if a heartbeat does not wait.
 var shared = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Postgres("wal_writer_delay=10s") }}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
@@ -89,8 +89,8 @@ func startReplication(t testing.TB) *replication {
 	return r
 }
 
-// setStandbyNames sets synchronous_standby_names, and waits until want standbys have the given
-// sync_state.
+// setStandbyNames sets synchronous_standby_names to names, and waits until the server reports want standbys with
+// the sync_state state.
 func (r *replication) setStandbyNames(t testing.TB, names string, want int, state string) {
 	t.Helper()
 	execSQL(t, r.pool, fmt.Sprintf("ALTER SYSTEM SET synchronous_standby_names = '%s'", names))
@@ -102,8 +102,8 @@ func (r *replication) setStandbyNames(t testing.TB, names string, want int, stat
 	}, fixture.Patience, 10*time.Millisecond, "%d standbys are %s with %q", want, state, names)
 }
 
-// startReplicationCommand sends a command of the replication protocol, and waits until a view has a
-// row. The response is not read, so that the command continues until the test ends.
+// startReplicationCommand sends a command of the replication protocol, and waits until the server shows it as a row of
+// view. It does not read the response, so that the command continues until the test ends.
 func startReplicationCommand(t *testing.T, pool *pgxpool.Pool, server *dbserver.Server, command, view string) {
 	t.Helper()
 	conn, err := pgconn.Connect(fixture.Context(t), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&replication=database")
@@ -117,9 +117,9 @@ func startReplicationCommand(t *testing.T, pool *pgxpool.Pool, server *dbserver.
 	}, fixture.Patience, 10*time.Millisecond, view)
 }
 
-// newSplitPool returns a pool with which the listener is connected to another database than the
-// requests, so that it receives no notifications, as with a pooler in transaction mode. A store first
-// connects the pool, then the connection for its requests, and then the listener.
+// newSplitPool returns a pool that connects the listener to another database than the requests, so that the listener
+// receives no notifications, as with a pooler in transaction mode. It relies on the order in which a store connects:
+// the pool first, then the connection for its requests, and then the listener.
 func newSplitPool(t testing.TB) *pgxpool.Pool {
 	var connections atomic.Int64
 	return newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
@@ -147,8 +147,8 @@ var acceptNoFsync = postgres.WithRisk(changefeed.RiskPowerLoss)
 // lastName numbers the names of tables, roles and schemas, which tests must not share.
 var lastName atomic.Int64
 
-// newTable returns the name of a table that no other test uses. The name is long, and statements must
-// quote it.
+// newTable returns the name of a table that no other test uses. To test the store, the name is long and can be used
+// only in quotes.
 func newTable() pgx.Identifier {
 	return pgx.Identifier{fmt.Sprintf(`The "Elections"; %%s of 'naïve' $1 table no. %06d`, lastName.Add(1))}
 }

@@ -16,13 +16,13 @@ import (
 // statements contains the SQL for one table.
 type statements struct{ createTable, insert, update, read string }
 
-// The parts of which SQL statements consist. Parameters have types because pools may use the simple protocol.
+// These constants are parts of SQL statements. Parameters have types because pools may use the simple protocol.
 const (
 	// microseconds is the time of a record as a number, because the text of a time depends on
 	// DateStyle.
 	microseconds = `(extract(epoch FROM "time") * 1000000)::bigint`
-	// durableCTE makes the commit wait for the disks of the server and of its synchronous
-	// standbys, even if the session's setting does not. It keeps the stricter remote_apply.
+	// durableCTE makes the commit wait until the write is on the disks of the server and of its synchronous
+	// standbys, even if the session's setting does not. It keeps remote_apply, which is stricter.
 	durableCTE = `durable AS (SELECT CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
 		THEN set_config('synchronous_commit', 'on', true) END AS done)`
 	// notifiedCTE sends the record in a notification. If the record is too long, the notification
@@ -31,8 +31,8 @@ const (
 	notifiedCTE = `message AS (SELECT written::text || ' ' || $13::text AS body FROM written),
 		notified AS (SELECT pg_notify('changefeed_' || to_regclass($14::text)::oid::text || '_' || $15::text,
 			CASE WHEN octet_length(body) < 8000 THEN body ELSE '' END) FROM message)`
-	// outcomeQuery returns the time of the write, or NULL, and whether the record exists. It
-	// refers to all parts, so that the server executes them.
+	// outcomeQuery returns the time of the write, or NULL if nothing was written, and whether the record
+	// exists. It refers to all other parts, because the server executes only parts that are referred to.
 	outcomeQuery = `SELECT (SELECT written FROM written), EXISTS (SELECT FROM %s WHERE election = $1::text),
 		(SELECT count(*) FROM notified), (SELECT count(done) FROM durable)`
 )
@@ -110,13 +110,13 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 // maxAttempts is how often a statement is attempted that fails because of concurrent statements.
 const maxAttempts = 10
 
-// writeRecord executes insert or update. It returns the written record, or a record without a
-// version if nothing was written. exists then reports whether there is a record.
+// writeRecord executes insert or update. It returns the written record. If nothing was written, it returns a record
+// without a version, and exists reports whether the election has a record.
 func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefeed.Record) (r changefeed.Record, exists bool, err error) {
 	var micros *int64
 	var notified, durable int
-	// With stricter isolation levels than the default, the server may abort a statement. Then nothing
-	// was written, and the next attempt shows whether the record was changed.
+	// At stricter isolation levels than the default, the server may abort a statement because of another
+	// one. Then nothing was written, and the next attempt shows whether the record has changed.
 	for range maxAttempts {
 		err = s.queryRow(ctx, sql, []any{
 			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),

@@ -68,9 +68,9 @@ func TestHeartbeat_SurvivesCrashDespiteAsynchronousCommit(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_CommitWaitsForDisksOfStandbys checks that the commit of a heartbeat waits for the disks of the
-// server and of its synchronous standbys, for any setting of the session. A deferred trigger reads the setting
-// at the commit.
+// TestHeartbeat_CommitWaitsForDisksOfStandbys checks that the commit of a heartbeat waits for the disks of the server
+// and of its synchronous standbys, for any setting of the session. A deferred trigger reads the setting that is in
+// effect at the commit.
 func TestHeartbeat_CommitWaitsForDisksOfStandbys(t *testing.T) {
 	server := shared.Get(t)
 	for value, want := range map[string]string{
@@ -133,7 +133,7 @@ func TestHeartbeat_ResolvesSerializationFailure(t *testing.T) {
 			tx, err := operator.Begin(fixture.Context(t))
 			require.NoError(t, err)
 			defer func() { _ = tx.Rollback(context.Background()) }()
-			change := `seq = seq` // the server considers the row changed, but the store does not
+			change := `seq = seq` // the server considers the row changed, but the record stays the same
 			if changed {
 				change = `version = 'another'`
 			}

@@ -34,11 +34,11 @@ func (s *Store) checkSafety(ctx context.Context, version int) error {
 	return s.accepted.Check(fmt.Sprintf("postgres at %s:%d", server.Host, server.Port), found)
 }
 
-// standbysSQL selects the settings, the number of standbys, the numbers of connected standbys that the
-// setting does not name and whose names are hidden, and the names of the connected standbys. A standby
-// that the setting names and that still catches up has the state "potential", and commits wait for it.
-// Users without the role pg_read_all_stats see the number of standbys, but not their names and states.
-// Logical subscribers and running backups do not count.
+// standbysSQL returns a query of the settings fsync and synchronous_standby_names; of the number of standbys; of
+// how many connected standbys the latter setting does not name, and of how many the user may not see that; and of
+// the names of the connected standbys. A standby that the setting names and that still catches up has the state
+// "potential", and commits wait for it. Users without the role pg_read_all_stats see the number of standbys, but
+// not their names and states. Logical subscribers and running backups do not count.
 func standbysSQL(version int) string {
 	backups := ""
 	if version >= 13_00_00 {

@@ -90,8 +90,8 @@ func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 // standbys that are not connected and have a slot, but not logical slots and backups.
 func TestStart_CountsHiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
-	// Commits of this pool do not wait for the standby, because the test stops the standby before
-	// it drops the role.
+	// Commits of this pool do not wait for the standby, because the role is dropped after the standby was
+	// stopped.
 	pool, table := newPool(t, server.Addr(), withSetting("synchronous_commit", "local")), newTable()
 	createRecord(t, pool, table)
 	role := newRole(t, pool)
@@ -145,8 +145,8 @@ func TestHeartbeat_CanBeLostByPromotedStandby(t *testing.T) {
 
 	r.setStandbyNames(t, "FIRST 2 (a, b)", 2, "sync")
 	first = fixture.Heartbeat(t, s, first)
-	// Commits may begin to wait later than the view shows the new setting, because the checkpointer
-	// makes them wait.
+	// Retry: the view shows the new setting before commits wait for the standbys, which the checkpointer makes
+	// them do.
 	require.Eventually(t, func() bool {
 		var all bool
 		err := r.pool.QueryRow(fixture.Context(t), "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication").Scan(&all)

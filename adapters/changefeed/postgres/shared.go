@@ -15,8 +15,8 @@ import (
 // pool.
 const reservedConnections = 4
 
-// shared is what the stores on one pool share: connections that the queries of the program cannot
-// occupy, and the listener.
+// shared is what the stores on one pool share: the listener, and connections for requests, which the queries of the
+// program cannot occupy.
 type shared struct {
 	shareKey
 	listener *listener
@@ -25,17 +25,17 @@ type shared struct {
 	users    int                     // users is the number of open stores. The registry's mu protects it.
 
 	mu       sync.Mutex
-	reserved *pgxpool.Pool // reserved is opened by the first request.
+	reserved *pgxpool.Pool // reserved is the pool for requests. The first request opens it.
 	closed   bool
 }
 
-// shareKey identifies what stores share.
+// shareKey identifies a shared: stores with the same key share it.
 type shareKey struct {
 	pool   *pgxpool.Pool // pool is the pool of the program.
-	polled bool          // polled reports whether a connection pooler can share the sessions among clients.
+	polled bool          // polled means that a connection pooler may share the sessions (WithPoll).
 }
 
-// registry contains the shared part of the stores on each pool.
+// registry contains the shared of each pool that has open stores.
 var registry = struct {
 	sync.Mutex
 	pools map[shareKey]*shared
@@ -101,15 +101,15 @@ func (s *shared) release() {
 	}
 }
 
-// unregister makes the next store on the pool share other connections. The caller must hold the
-// registry's mu.
+// unregister removes s from the registry, so that the next store on the pool shares other connections. The caller must
+// hold the registry's mu.
 func (s *shared) unregister() {
 	if registry.pools[s.shareKey] == s {
 		delete(registry.pools, s.shareKey)
 	}
 }
 
-// endListener ends the listener because of err, and closes the connections in the background.
+// endListener ends the listener with err, and closes the shared connections in the background.
 func (s *shared) endListener(err error) {
 	s.ended.Do(func() {
 		s.cancel(err)
@@ -128,14 +128,13 @@ func (s *shared) closeReserved() {
 	}
 }
 
-// probeLimit is how long a request may wait to find out whether the pool of the program is closed.
-// A closed pool returns its error at once.
+// probeLimit is how long closedError waits for a connection of the program's pool to find out whether the pool is
+// closed. A closed pool returns its error at once.
 const probeLimit = 50 * time.Millisecond
 
-// closedError returns the error of the program's pool if the pool is closed. It ignores any other
-// error of the pool, because the connections of the stores may work nevertheless. If the pool is
-// closed, the connections of the stores are closed too, although the program has not closed the
-// stores.
+// closedError returns the error of the program's pool if the pool is closed, and then also closes the connections of
+// the stores, although the program has not closed the stores. It ignores any other error of the pool, because the
+// connections of the stores may work nevertheless.
 func (s *shared) closedError(ctx context.Context) error {
 	if s.pool.Stat().TotalConns() > 0 { // The pool is open, because a closed pool has no connections.
 		return nil
@@ -156,9 +155,9 @@ func (s *shared) closedError(ctx context.Context) error {
 	return nil
 }
 
-// poolForRequests returns the pool for the requests of stores. This is not the pool of the program, whose
-// queries could occupy all connections for longer than a lease. If the program has closed its pool, the
-// error is that of the pool.
+// poolForRequests returns the pool for the requests of stores. It is not the pool of the program, whose queries could
+// occupy all connections for longer than a lease. If the program has closed its pool, the error is that of the closed
+// pool.
 func (s *shared) poolForRequests(ctx context.Context) (*pgxpool.Pool, error) {
 	if err := s.closedError(ctx); err != nil {
 		return nil, err
@@ -183,11 +182,11 @@ func (s *shared) poolForRequests(ctx context.Context) (*pgxpool.Pool, error) {
 	return reserved, err
 }
 
-// connect opens a separate connection in the same way as the pool.
+// connect opens a connection outside of the pool, in the same way as the pool does.
 func (s *shared) connect(ctx context.Context) (*pgx.Conn, error) {
 	config := s.pool.Config() // Config returns a copy
 	conf := config.ConnConfig
-	conf.OnNotification = nil // A handler of the caller would consume the notifications.
+	conf.OnNotification = nil // The caller's handler would consume the notifications.
 	if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, conf); err != nil {
 			return nil, err
@@ -207,17 +206,17 @@ func (s *shared) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// afterConnect prepares a connection as the pool does, and disables the limit of idle sessions, which
-// exists since PostgreSQL 14: with this limit, the server would end the session of a listener, or of a
-// leader whose heartbeats are less frequent. It also limits the wait for the lock of a table that the
-// server needs to plan a statement, before the transaction of the request.
+// afterConnect calls the pool's AfterConnect, and disables the limit of idle sessions, which exists since PostgreSQL
+// 14: with this limit, the server would end the session of a listener, or of a leader whose heartbeats are less
+// frequent. It also limits the wait for the lock of a table that the server needs to plan a statement, which happens
+// before the transaction of the request sets its own limit.
 func (s *shared) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 	if after := s.pool.Config().AfterConnect; after != nil {
 		if err := after(ctx, conn); err != nil {
 			return err
 		}
 	}
-	if s.polled { // Set nothing, because the settings would remain for other clients of the pooler.
+	if s.polled { // Change no setting, because other clients of the pooler would get the session.
 		return nil
 	}
 	_, err := conn.Exec(ctx, `SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN $1::text ELSE '0' END, false)

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// unsafeStandbys returns how to change synchronous_standby_names, and why, if a standby can lack
-// acknowledged writes. It returns "" if there is no standby, or if each commit waits for all
-// standbys. Synchronous standbys are not sufficient: with ANY, and with FIRST and more names than
-// required, a commit waits for some of them, and any of them can be promoted. The user does not see
-// the names of hidden standbys.
+// unsafeStandbys returns how to change setting, the value of synchronous_standby_names, and why, if a standby can lack
+// acknowledged writes. It returns "" if there is no standby, or if each commit waits for all of them. It is not
+// enough that standbys are synchronous: with ANY, and with FIRST and more names than required, a commit waits for
+// some of them, but any of them can be promoted. standbys is the number of standbys and replication slots; behind is how
+// many connected standbys setting does not name, and hidden is of how many the user may not see that.
 func unsafeStandbys(setting string, standbys, behind, hidden int) string {
 	const all = "name each standby in synchronous_standby_names, once, and wait for all of them, as in FIRST 2 (a, b)"
 	if strings.TrimSpace(setting) == "" {

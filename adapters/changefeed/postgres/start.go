@@ -60,9 +60,8 @@ func (s *Store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// schema returns the quoted schema in the name of the table, or "" if the name does not contain
-// one. The first dot that follows an even number of quotes separates it, because quotes in names
-// are doubled.
+// schema returns the quoted schema in the name of the table, or "" if the name does not contain one. The separator is
+// the first dot that follows an even number of quotes, because quotes in names are doubled.
 func (s *Store) schema() string {
 	quotes := 0
 	for i, c := range s.table {
@@ -115,8 +114,8 @@ func (s *Store) checkTable(ctx context.Context, oid uint32) error {
 	return s.runner.Unsuitable("the privilege INSERT on table %s, which has no record of %q yet, is missing; grant it", s.table, s.key)
 }
 
-// checkNotifications returns an error if a notification does not reach a listening connection,
-// because of a pooler in transaction mode, for example.
+// checkNotifications returns an error if a notification of a request does not reach a listening connection, for
+// example because of a pooler in transaction mode.
 func (s *Store) checkNotifications(ctx context.Context) error {
 	channel := "changefeed_start_" + rand.Text()
 	sub := s.shared.listener.subscribe(channel)

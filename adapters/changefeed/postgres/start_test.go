@@ -24,7 +24,7 @@ func TestStart_RejectsUnsuitableTableOrPool(t *testing.T) {
 	operator := newPool(t, server.Addr(), nil)
 	weak := newRole(t, operator)
 	execSQL(t, operator, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
-	// prepare changes a table that Create has created.
+	// The field prepare of each case is SQL that changes the table after Create has created it.
 	for name, c := range map[string]struct {
 		prepare string // prepare is SQL in which %t is the table, %r the role, and %b another table
 		change  func(*pgxpool.Config)

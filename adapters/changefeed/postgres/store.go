@@ -24,13 +24,13 @@ import (
 type Store struct {
 	shared        *shared
 	released      sync.Once
-	table         string // table is the quoted name of the table.
+	table         string // table is the quoted name of the table, with its schema if it was given.
 	key           string
 	withoutCreate bool
 	changes       string // changes is the default channel of Changes.
 	quiet         time.Duration
 	sql           statements
-	polled        changefeed.Store // polled is this store with the feeds of WithPoll, or nil without that option.
+	polled        changefeed.Store // polled is this store with feeds that poll, or nil without WithPoll.
 	accepted      store.AcceptedRisks
 	runner        store.Runner
 }
@@ -182,9 +182,9 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
-// execute executes a statement in a transaction that waits for a lock for lockLimit at most. It
-// sends the transaction and the statement together, so that they need one round trip. receive
-// receives the reply to the statement.
+// execute executes a statement in a transaction that waits for each lock for lockLimit at most. It sends the commands
+// of the transaction and the statement together, so that they need one round trip. receive receives the reply to
+// the statement.
 func (s *Store) execute(ctx context.Context, sql string, args []any, receive func(replies pgx.BatchResults) error) error {
 	pool, err := s.shared.poolForRequests(ctx)
 	if err != nil {
@@ -197,13 +197,13 @@ func (s *Store) execute(ctx context.Context, sql string, args []any, receive fun
 	if _, err = replies.Exec(); err == nil {
 		err = receive(replies)
 	}
-	return cmp.Or(err, replies.Close()) // The error of Close reports that the transaction was not committed.
+	return cmp.Or(err, replies.Close()) // Close returns the error if the transaction was not committed.
 }
 
-// maxLockLimit is the longest time for which a request waits for a lock on the server, such as that of
-// a row which another client has changed in a transaction that is still open. While it waits, it
-// occupies one of the reserved connections, which other elections need. The locks of other candidates
-// last only for a statement.
+// maxLockLimit is the longest time for which a request waits on the server for a lock, for example of a row that
+// another client has changed in a transaction that is still open. While a request waits, it occupies one of the
+// reserved connections, which other elections need. Candidates hold locks only during a statement, so a longer wait
+// would only serve other programs.
 const maxLockLimit = 500 * time.Millisecond
 
 // lockLimit returns how long a request waits for a lock: a quarter of the time until the deadline of

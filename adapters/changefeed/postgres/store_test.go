@@ -86,10 +86,10 @@ func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	}
 }
 
-// TestStore_LimitsConnectionsAndKeepsPoolOpen checks that the number of connections does not grow with the
-// elections that share a pool, that elections need no connections of the pool while all are occupied, that
-// AfterConnect of the pool is called for the connections of stores, and that a store closes neither the pool
-// nor the connections of the other stores.
+// TestStore_LimitsConnectionsAndKeepsPoolOpen checks that the number of connections does not grow with the number of
+// elections on a pool, that elections work while all connections of the pool are occupied, that AfterConnect of the
+// pool is called for the connections of stores, and that a store closes neither the pool nor the connections of the
+// other stores.
 func TestStore_LimitsConnectionsAndKeepsPoolOpen(t *testing.T) {
 	var connections atomic.Int64
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
@@ -114,8 +114,7 @@ func TestStore_LimitsConnectionsAndKeepsPoolOpen(t *testing.T) {
 		f := fixture.SubscribeTo(t, s, r)
 		fixture.AwaitRecord(t, f, fixture.Heartbeat(t, s, r))
 	}
-	// These are the connections of the pool, at most four connections for requests, and the connection
-	// of the listener.
+	// There may be these connections: those of the pool, four for requests, and one for the listener.
 	require.LessOrEqual(t, connections.Load(), int64(len(all)+4+1))
 	require.Greater(t, connections.Load(), int64(len(all)+1))
 	release()
@@ -154,7 +153,7 @@ func testLock(t *testing.T, lock string) {
 	defer waiting.Wait()
 	defer cancel()
 	failed := make(chan error, 1)
-	for range 6 { // make more requests than there are connections for them
+	for range 6 { // more requests than there are connections for them
 		waiting.Go(func() {
 			for ctx.Err() == nil {
 				limited, cancel := context.WithTimeout(ctx, time.Hour)

@@ -23,8 +23,8 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 // errTableReplaced ends a watch whose table was created, deleted or replaced.
 var errTableReplaced = errors.New("the table was created, deleted or replaced")
 
-// watch is a [store.WatchFunc] that listens to the channel of the record, whose name contains the
-// OID of the table. It reports the records in notifications as hints.
+// watch is a [store.WatchFunc] that listens to the channel of the record, whose name contains the OID of the table. It
+// reports the records in notifications as hints, because any role that may connect could have sent them.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	err := s.watchTable(ctx, report)
 	if errors.Is(err, errTableReplaced) {
@@ -65,10 +65,10 @@ type Change struct {
 // Changes implements [changefeed.Store] with the notifications on the channel named place. If
 // place is empty, Changes uses the channel of [WithChannel] or the table's name. It delivers the
 // notifications that NOTIFY, or a trigger of the program with pg_notify, sends. PostgreSQL does
-// not report other changes. Each is a [Change]. If a reader is more than 1000 notifications late,
-// it receives those and then [changefeed.ErrMissed]. Notifications that are sent while the
-// connection is down are lost: after any error, read the current data. This trigger sends one for
-// each row of jobs that changes:
+// not report other changes. Each is a [Change]. If a reader is more than 1000 notifications behind,
+// it receives those that were kept and then [changefeed.ErrMissed]. Notifications that are sent
+// while the connection is down are lost: after any error, read the current data. This trigger sends
+// one for each row of jobs that changes:
 //
 //	CREATE FUNCTION notify_change() RETURNS trigger LANGUAGE plpgsql AS
 //	  $$ BEGIN PERFORM pg_notify('elections', NEW.id::text); RETURN NULL; END $$;
@@ -86,7 +86,7 @@ func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, 
 	}
 	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		err := s.receiveNotifications(ctx, channel, func() { report(nil) },
-			func(context.Context) error { return nil }, // No check is needed, because the listener checks its connection.
+			func(context.Context) error { return nil }, // the listener checks its connection itself
 			func(n *pgconn.Notification) { report(Change{Channel: n.Channel, Payload: n.Payload}) })
 		return s.runner.WrapError(ctx, "watch channel "+channel, err)
 	})

@@ -25,8 +25,8 @@ func meaningOf(err error) error {
 	return nil
 }
 
-// replyContains reports whether err is an error reply of the server that contains one of the codes.
-// Older servers put text before the code if a script fails.
+// replyContains reports whether err is an error reply of the server that contains one of the codes, at any position:
+// older servers put text before the code if a script fails.
 func replyContains(err error, codes ...string) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

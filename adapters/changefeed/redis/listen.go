@@ -30,7 +30,7 @@ func (s *Store) listen(ctx context.Context, channel string, subscribed func(), h
 	if err != nil {
 		return wrapError("find the server of", err)
 	}
-	sub := client.Subscribe(ctx) // The subscription has neither a channel nor a connection yet.
+	sub := client.Subscribe(ctx) // Subscribe without a channel does not connect yet.
 	unblock := context.AfterFunc(ctx, func() { _ = sub.Close() })
 	results := make(chan receiveResult)
 	received := make(chan struct{}) // closed when receiveMessages has returned
@@ -51,7 +51,7 @@ func (s *Store) listen(ctx context.Context, channel string, subscribed func(), h
 	}()
 	timer := time.NewTimer(s.quiet)
 	defer timer.Stop()
-	pinged := false // pinged reports whether nothing was received since the last ping.
+	pinged := false // pinged means that nothing was received since the last PING.
 	for {
 		select {
 		case <-ctx.Done():
@@ -86,8 +86,8 @@ type receiveResult struct {
 	err     error
 }
 
-// receiveMessages receives messages until the connection ends. It has no time limit, which could
-// expire in the middle of a message.
+// receiveMessages receives messages until the connection ends. It waits without a time limit, which could expire in
+// the middle of a message and leave the connection unusable.
 func receiveMessages(ctx context.Context, sub *redis.PubSub, results chan<- receiveResult) {
 	for {
 		message, err := sub.Receive(ctx)
@@ -102,8 +102,8 @@ func receiveMessages(ctx context.Context, sub *redis.PubSub, results chan<- rece
 	}
 }
 
-// newConnection returns a client for a single connection, with the options of the caller's client.
-// The driver would otherwise reconnect silently before it reports the loss of the connection.
+// newConnection returns a client for a single connection, with the options of the caller's client. The caller's client
+// itself is not used, because it would reconnect silently before it reports that the connection was lost.
 func (s *Store) newConnection(ctx context.Context) (*redis.Client, error) {
 	server, err := s.serverOfKey(ctx)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
-// writeScript publishes the record, and replaces or creates it. The script publishes first, because the
-// user may lack the permission to publish, and the server does not undo the commands of a script that
-// fails. Clients receive the message after the script. All values are text, because Lua's numbers are
-// not exact enough. The driver retries a request whose reply was lost; the retry finds its own version
-// in the record, and succeeds.
+// writeScript publishes the record, and replaces or creates it. It publishes first, because the user may lack the
+// permission to publish, and the server does not undo the commands of a script that fails; clients receive the
+// message only after the script. All values are text, because Lua's numbers are not exact enough. If the driver
+// repeats a request whose reply was lost, the script finds in the record the version that it would write, and
+// returns success.
 //
 // ARGV contains the channel, the epoch and the version to replace (empty to create the record),
 // the message without its time, and the fields of the record, beginning with the version. The
@@ -38,11 +38,11 @@ redis.call('HSET', KEYS[1], 'version', ARGV[5], 'epoch', ARGV[6], 'leader', ARGV
 return {'written', time}
 `)
 
-// publishScript publishes an empty message, which makes feeds read the record. Like writeScript, it
-// runs on the server of the key. It writes nothing.
+// publishScript publishes an empty message, which makes feeds read the record. It is a script because it must run, like
+// writeScript, on the server of the key. It writes nothing.
 var publishScript = redis.NewScript(`return redis.call('PUBLISH', ARGV[1], '')`)
 
-// readScript is a script because clients that read from replicas send scripts to the master.
+// readScript is a script because a client that reads from replicas still sends scripts to the master.
 var readScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 return redis.call('HMGET', KEYS[1], 'version', 'epoch', 'leader', 'session', 'nominee', 'term', 'seq', 'ttl', 'ended', 'time')
@@ -73,7 +73,7 @@ func (s *Store) writeRecord(ctx context.Context, prev, next changefeed.Record) (
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	return s.runner.Heartbeat(ctx, "heartbeat on", prev, next, func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-		if prev.Version == "" { // The script would create the record.
+		if prev.Version == "" { // The script would create a record.
 			return changefeed.Record{}, changefeed.ErrConflict
 		}
 		return s.writeRecord(ctx, prev, next)

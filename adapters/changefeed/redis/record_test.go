@@ -62,11 +62,11 @@ func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	key := newKey()
 	_, r := createRecord(t, connect(t, server.Addr(), nil), key)
 	s := newStore(t, client, key)
-	_, err := s.Read(fixture.Context(t)) // this request uses the first connection
+	_, err := s.Read(fixture.Context(t)) // this request connects through the proxy
 	require.NoError(t, err)
 	proxy.CutAnswers()
 	t.Cleanup(proxy.Heal)
-	r = fixture.Heartbeat(t, s, r) // the heartbeat is sent twice, and applied once
+	r = fixture.Heartbeat(t, s, r) // the driver sends the heartbeat twice, and the server applies it once
 	require.Greater(t, connections.Load(), int64(1))
 	now, err := newStore(t, connect(t, server.Addr(), nil), key).Read(fixture.Context(t))
 	require.NoError(t, err)
@@ -136,8 +136,8 @@ func TestHeartbeat_ErrorNamesClosedClient(t *testing.T) {
 	fixture.RequireUnsuitable(t, err, "the client was closed")
 }
 
-// TestHeartbeat_ForbiddenPublishChangesNothing checks that a write that the user may not publish does not
-// change the record.
+// TestHeartbeat_ForbiddenPublishChangesNothing checks that a heartbeat does not change the record if the user lacks the
+// permission to publish.
 func TestHeartbeat_ForbiddenPublishChangesNothing(t *testing.T) {
 	server, key := shared.Get(t), newKey()
 	operator := connect(t, server.Addr(), nil)

@@ -30,8 +30,8 @@ func (s *Store) checkSafety(ctx context.Context, server *redis.Client) error {
 // failoverAddr is the address in the options of clients that NewFailoverClient creates.
 const failoverAddr = "FailoverClient"
 
-// unsafeClient returns the kind of the client as an unsafe setting if the client connects to a replica
-// after a failover.
+// unsafeClient returns an unsafe setting, the kind of the client, if the client connects to another server after a
+// failover, as clients of Sentinel and Cluster do.
 func (s *Store) unsafeClient() []changefeed.UnsafeSetting {
 	kind := ""
 	switch c := s.client.(type) {
@@ -51,8 +51,8 @@ func (s *Store) unsafeClient() []changefeed.UnsafeSetting {
 	}}
 }
 
-// unsafeReplicas returns an unsafe setting if the server has replicas, which receive writes after
-// these were acknowledged. The error is not nil if the server is a replica itself.
+// unsafeReplicas returns an unsafe setting if the server has replicas, because these receive writes only after the
+// server has acknowledged them. The error is not nil if the server is a replica itself.
 func (s *Store) unsafeReplicas(ctx context.Context, server *redis.Client) ([]changefeed.UnsafeSetting, error) {
 	role, replicas := "", ""
 	reply, err := server.Do(ctx, "ROLE").Slice()
@@ -91,7 +91,7 @@ func unsafeFiles(ctx context.Context, server *redis.Client) ([]changefeed.Unsafe
 	if err != nil {
 		return nil, err
 	}
-	if appendOnly == unknown { // INFO contains the setting as well, and more users may call it.
+	if appendOnly == unknown { // More users may call INFO, which contains the setting as well.
 		info, err := readInfo(ctx, server, "persistence")
 		if err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ type Store struct {
 	client   redis.UniversalClient
 	key      string
 	channel  string // channel is the channel on which each write publishes the record.
-	changes  string // changes is the default channel of Changes.
+	changes  string // changes is the channel of Changes if place is empty.
 	quiet    time.Duration
 	accepted store.AcceptedRisks
 	runner   store.Runner

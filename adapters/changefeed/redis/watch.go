@@ -20,9 +20,9 @@ type Change struct {
 // not be the channel of the record. If place is empty, Changes uses the channel of [WithChannel]
 // or the key. It delivers the messages that PUBLISH sends, or, for a channel such as
 // "__keyspace@0__:jobs", the messages of the server if notify-keyspace-events is configured. Each
-// is a [Change]. If a reader is more than 1000 messages late, it receives those and then
-// [changefeed.ErrMissed]. Messages that are sent while a connection is down are lost: after any
-// error, read the current data.
+// is a [Change]. If a reader is more than 1000 messages behind, it receives those that were kept
+// and then [changefeed.ErrMissed]. Messages that are sent while a connection is down are lost:
+// after any error, read the current data.
 //
 // Changes opens a separate connection, as feeds do. In Redis Cluster it connects to the
 // server that stores the key, which does not deliver keyspace events of other servers.
@@ -43,7 +43,8 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.runner.Subscribe(ctx)
 }
 
-// watch is a [store.WatchFunc] that reports the records in messages, as hints.
+// watch is a [store.WatchFunc] that reports the records in messages as hints, because other clients could have sent
+// the messages.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	return s.listen(ctx, s.channel, func() { report(changefeed.Event{}) }, func(payload string) {
 		report(store.DecodeMessage(payload))

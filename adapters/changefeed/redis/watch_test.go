@@ -29,7 +29,7 @@ func TestFeed_DeliversRecordsWithoutReads(t *testing.T) {
 	leaderClient, followerClient := connect(t, server.Addr(), nil), connect(t, server.Addr(), nil)
 	leader, r := createRecord(t, leaderClient, key)
 	f := fixture.SubscribeTo(t, newStore(t, followerClient, key, redis.WithQuiet(time.Hour)), r)
-	r = fixture.Heartbeat(t, leader, r) // After this heartbeat the server knows the script.
+	r = fixture.Heartbeat(t, leader, r) // the first heartbeat also loads the script
 	fixture.AwaitRecord(t, f, r)
 	writes, reads := countRequests(leaderClient), countRequests(followerClient)
 	for range 20 {
@@ -83,8 +83,8 @@ func TestFeed_DoesNotTrustForgedMessages(t *testing.T) {
 	}, reads.Load)
 }
 
-// TestFeed_EndsIfConnectionIsLost checks that a feed ends immediately when its connection is lost, because the driver
-// reconnects silently. The server cannot be reached afterwards.
+// TestFeed_EndsIfConnectionIsLost checks that a feed ends immediately when its connection is lost, although the driver
+// would reconnect silently. The server cannot be reached afterwards.
 func TestFeed_EndsIfConnectionIsLost(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
@@ -93,7 +93,7 @@ func TestFeed_EndsIfConnectionIsLost(t *testing.T) {
 	client := connect(t, proxy.Addr(), func(o *driver.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if dead.Load() {
-				<-healed // Wait, as if the network dropped all packets.
+				<-healed // block, as if the network dropped all packets
 				return nil, errors.New("no answer")
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, addr)

@@ -28,8 +28,8 @@ func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	}, nil)
 }
 
-// TestStore_DoesNotWaitForUnresponsiveServer checks that calls, feeds and Close do not wait for a driver that
-// reconnects to a server which does not respond: the driver blocks although the context of the query is done.
+// TestStore_DoesNotWaitForUnresponsiveServer checks that calls, feeds and Close return although the driver blocks: while
+// it reconnects to a server that does not respond, it ignores the context of a query.
 func TestStore_DoesNotWaitForUnresponsiveServer(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
@@ -40,7 +40,7 @@ func TestStore_DoesNotWaitForUnresponsiveServer(t *testing.T) {
 	f := fixture.SubscribeTo(t, s, rec)
 	p.Cut()
 	p.Drop()
-	for range 40 { // make more calls than the store runs in the background
+	for range 40 { // more calls than the store runs in the background
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		start := time.Now()
 		_, err := s.Heartbeat(ctx, rec, fixture.Next(rec))
@@ -72,12 +72,12 @@ func TestStore_DoesNotWaitForUnresponsiveServer(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.NoError(t, other.Close())
 	took := time.Since(start)
-	p.Heal() // Restore the network, because Close of the session would otherwise wait.
+	p.Heal() // Restore the network, because closing the session would block without it.
 	require.Less(t, took, 8*time.Second, "each Close takes at most two seconds, and longer on a busy machine")
 }
 
-// TestFeed_EndsIfConnectionIsLost checks that a feed ends immediately when its connection is lost, because cursors do
-// not resume, and that the next feed delivers the writes in between.
+// TestFeed_EndsIfConnectionIsLost checks that a feed ends immediately when its connection is lost, because the driver's
+// cursors do not resume, and that the next feed delivers the writes in between.
 func TestFeed_EndsIfConnectionIsLost(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// errorKind is the meaning of an error of the server. The driver has no types for most kinds of errors,
-// so the kind follows from the text.
+// errorKind is the meaning of an error of the server. It is determined by the text of the error, because the driver has
+// no types for most errors.
 type errorKind int
 
 const (
@@ -33,7 +33,7 @@ func errorKindOf(err error) errorKind {
 	var document documentError
 	text := ""
 	if err != nil {
-		// Remove the query after the text, because it contains texts of the user.
+		// Remove the query, which follows the text and contains texts of the user.
 		text, _, _ = strings.Cut(err.Error(), " in:\n")
 	}
 	has := func(parts ...string) bool {
@@ -76,7 +76,7 @@ func isRuntimeError(err error) bool {
 		errors.As(err, new(r.RQLNonExistenceError))
 }
 
-// adviceByKind contains advice on how to resolve permanent failures, by their kinds.
+// adviceByKind contains advice on how to resolve permanent failures. The keys are the kinds of the errors.
 var adviceByKind = map[errorKind]string{
 	permissionDenied:   "grant the session's user read and write on the table, and config on the database if the store must create the table",
 	invalidCredentials: "correct the user and password of the session",
@@ -96,7 +96,7 @@ func meaningOf(err error) error {
 	return nil
 }
 
-// errBusy is returned if another client is changing the same tables.
+// errBusy is returned if another client keeps changing the same tables.
 var errBusy = errors.New("another client is changing the tables")
 
 // isUnavailable reports whether a table currently has too few replicas or no primary replica, or is

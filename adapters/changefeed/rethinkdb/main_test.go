@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestMain checks for leaked goroutines, except two of the driver's mock: if its reader
-// begins to read again before the connection is closed, both block forever.
+// TestMain checks for leaked goroutines. It ignores two goroutines of the driver's mock, which block forever if the
+// mock's reader begins to read again before the connection is closed.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("gopkg.in/rethinkdb/rethinkdb-go%2ev6.(*mockConn).Read"),
@@ -89,8 +89,8 @@ func newTable(t testing.TB, operator *r.Session) string {
 	return table
 }
 
-// newFactory returns a factory of backends in one table, because the server needs a second to
-// create a table. Each backend has a separate key.
+// newFactory returns a factory of backends. All backends are in one table, because the server needs a second to create
+// a table, and each has a separate key.
 func newFactory(t testing.TB) storetest.Factory {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)

@@ -8,9 +8,9 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 )
 
-// query returns the value of a query. The query runs on a separate goroutine, because no query of
-// the session observes its context while the driver reconnects to a server that does not respond.
-// The number of these goroutines is limited.
+// query returns the value of a query. It runs the query on a separate goroutine, so that it can return when ctx is
+// done: the driver ignores the context while it reconnects to a server that does not respond. The number of these
+// goroutines is limited by maxQueries.
 func (s *Store) query(ctx context.Context, query r.Term) (json.RawMessage, error) {
 	select {
 	case s.queries <- struct{}{}:

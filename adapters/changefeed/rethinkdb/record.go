@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// maxNumber is the greatest number up to which RethinkDB's numbers, which are doubles, are exact.
+// maxNumber is the number up to which RethinkDB represents all integers exactly, because its numbers are doubles.
 const maxNumber = 1 << 53
 
 // checkNumbers returns an error if RethinkDB would change a number of a record.
@@ -105,7 +105,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 			return err
 		}
 		switch errorKindOf(err) {
-		case alreadyExists, noDatabase, noTable, ambiguousTable: // Retry, because another client has changed the tables.
+		case alreadyExists, noDatabase, noTable, ambiguousTable: // Another client has changed the tables: retry.
 		default:
 			if err != nil && !isUnavailable(err) {
 				return err
@@ -122,8 +122,8 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return s.runner.Heartbeat(ctx, "write to table "+s.tableName(), prev, next, s.replaceRecord)
 }
 
-// errRetried is the error of a heartbeat that the driver has retried after the server had applied
-// it.
+// errRetried is the error of a heartbeat that seems to have conflicted with itself: the driver has sent it again
+// after the server had applied it.
 var errRetried = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
 
 // replaceRecord replaces prev by next, or returns the reason why it has not replaced the record.
@@ -131,7 +131,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 	if err := checkNumbers(next); err != nil {
 		return changefeed.Record{}, err
 	}
-	// has also returns false for a missing field, whose value is null, which is not equal to any text.
+	// has returns a term that is true if the field of row has the value. It is false if the field is missing.
 	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
 	got, err := s.write(ctx, s.tableTerm().Get(s.key).Update(func(row r.Term) any {
 		return r.Branch(

@@ -23,7 +23,7 @@ func (s *Store) checkTable(ctx context.Context) error {
 	raw, err := s.query(ctx, s.tableTerm().Get(s.key))
 	switch kind := errorKindOf(err); {
 	case kind == ambiguousTable && !s.withoutCreate:
-		return nil // The duplicates are no error, because Create removes them.
+		return nil // Several tables have the name. Create will remove the duplicates.
 	case kind == ambiguousTable:
 		return s.runner.Unsuitable("there are several tables %s (%w); keep one of them, using their IDs in the table rethinkdb.table_config", s.tableName(), err)
 	case (kind == noDatabase || kind == noTable) && s.withoutCreate:

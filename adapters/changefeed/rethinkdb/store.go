@@ -25,9 +25,9 @@ type Store struct {
 	quiet         time.Duration
 	accepted      store.AcceptedRisks
 	runner        store.Runner
-	servers       string // servers is the suffix of the messages of errors.
+	servers       string // servers names the servers at the end of each error message, or is "".
 
-	missing atomic.Bool   // missing reports whether the last watch found no table.
+	missing atomic.Bool   // missing reports whether the table did not exist when a watch last began.
 	queries chan struct{} // queries contains a token for each query in progress.
 }
 
@@ -72,8 +72,8 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return optionFunc(func(s *Store) error { return s.accepted.Add(risks...) })
 }
 
-// maxQueries limits the queries in progress. While the driver reconnects, its pool opens a
-// connection for each waiting query and keeps one of them; the others stay open.
+// maxQueries is the maximum number of queries in progress. While the driver reconnects, its pool opens a connection for
+// each waiting query, and afterwards keeps only one of them, but does not close the others.
 const maxQueries = 4
 
 // maxKeySize is RethinkDB's limit of the size of primary keys, in bytes.

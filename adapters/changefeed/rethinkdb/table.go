@@ -33,8 +33,8 @@ func (s *Store) removeDuplicateTables(ctx context.Context) error {
 	return nil
 }
 
-// removeDuplicate renames a table, because it cannot be read while other tables have the same
-// name. It drops the table if it contains only records of elections.
+// removeDuplicate renames a table that has the store's name, because tables with the same name cannot be read. It drops
+// the renamed table if it contains only records of elections.
 func (s *Store) removeDuplicate(ctx context.Context, id string) error {
 	name := "changefeed_duplicate_" + id[:8] + "_" + id[len(id)-8:]
 	if _, err := s.write(ctx, r.DB("rethinkdb").Table("table_config").Get(id).Update(map[string]any{"name": name})); err != nil {

@@ -34,7 +34,7 @@ func TestCreate_LeavesOneTableIfCalledConcurrently(t *testing.T) {
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
-		require.Eventually(t, func() bool { // Wait, because the first table may be ready before the duplicates are removed.
+		require.Eventually(t, func() bool { // The first table may be ready before the duplicates are removed.
 			rec, err := newStore(t, operator, table).Read(fixture.Context(t))
 			return err == nil && rec.Epoch == fixture.HeldRecord().Epoch
 		}, fixture.Patience, 50*time.Millisecond)

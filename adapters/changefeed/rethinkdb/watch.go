@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
-// errFeedEnded is returned if the driver reports that a changefeed, which is endless, has ended.
+// errFeedEnded is returned if the driver reports that a changefeed has ended, which never happens without a failure.
 var errFeedEnded = errors.New("the server has ended the feed")
 
 // Subscribe implements [changefeed.Store]. If the table does not exist, the feed reports
@@ -67,8 +67,8 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	return err
 }
 
-// followCursor opens a cursor. It calls opened, and then next repeatedly until next returns an
-// error. next may block until the driver notices that ctx is done.
+// followCursor opens a cursor for query and calls opened. Then it calls next repeatedly, until next returns an error.
+// next may block until the driver notices that ctx is done.
 func (s *Store) followCursor(ctx context.Context, operation string, query r.Term, opened func(), next func(c *r.Cursor) error) error {
 	c, err := query.Run(s.session, r.RunOpts{Context: ctx})
 	if err != nil {
@@ -92,9 +92,9 @@ type Change struct {
 // Changes implements [changefeed.Store] with a changefeed of the whole table named place in the
 // same database, or of the store's table if place is empty, without the records of elections.
 // Each change is a [Change]; changes of one document in quick succession are combined. If a
-// reader is more than 1000 changes late, it receives those and then [changefeed.ErrMissed].
-// Changes that are made while a connection is down are lost: after any error, read the current
-// data.
+// reader is more than 1000 changes behind, it receives the changes that were kept and then
+// [changefeed.ErrMissed]. Changes that are made while a connection is down are lost: after any
+// error, read the current data.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	table := cmp.Or(place, s.table)
 	operation := "watch table " + s.database + "." + table

@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// ApplyOptions applies options to a store. apply is the method of O that applies one option.
+// ApplyOptions applies options to a store, for the constructor of the store. apply is the method of the option type O
+// that applies one option.
 func ApplyOptions[S, O any](store S, options []O, apply func(O, S) error) error {
 	for i, o := range options {
 		if any(o) == nil {
@@ -44,15 +45,15 @@ func SetQuietTime(quiet *time.Duration, d time.Duration) error {
 	return nil
 }
 
-// SetServers sets the suffix of the messages of a store to the names of its servers, for the option
-// WithServerNames.
+// SetServers sets suffix, which a store adds to its error messages, to the names of its servers. It implements the
+// option WithServerNames.
 func SetServers(suffix *string, names []string) error {
 	text := strings.Join(names, ",")
 	*suffix = " at " + text
 	return CheckText("names of servers", text, Unlimited)
 }
 
-// Unlimited is the maximum size of a text without a limit.
+// Unlimited is the value of maxSize for CheckText if the size of the text is not limited.
 const Unlimited = math.MaxInt
 
 // CheckText checks a text argument with the given name, such as the key of a record. maxSize is its

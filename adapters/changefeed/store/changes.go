@@ -8,17 +8,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// errWatchReturned is the error of a watch that returned nil before its context was done.
+// errWatchReturned is the error of a feed whose watch function has returned nil before its context was done.
 var errWatchReturned = errors.New("changefeed: the watch has ended without an error")
 
-// maxChanges is the number of changes that are kept for a reader.
+// maxChanges is the number of unread changes that are kept for a reader.
 const maxChanges = 1000
 
-// Changes returns a feed of the changes that watch reports. It calls watch on a goroutine, and
-// returns when watch has called report with nil, which it must do when the watch is established,
-// or has returned an error, which Changes returns. Later errors of watch are returned by Next,
-// after the changes that were reported before. If the reader is more than 1000 changes late, Next
-// returns those and then [changefeed.ErrMissed].
+// Changes returns a feed of the changes that watch reports. It calls watch on a goroutine. watch must call report with
+// nil when it is established; Changes then returns. If watch fails before that, Changes returns its error; later errors
+// are returned by Next, after the changes that were reported before. If the reader is more than 1000 changes behind,
+// Next returns those that were kept and then [changefeed.ErrMissed].
 //
 // watch blocks until its context is done or it fails, and should then return immediately, like a
 // [WatchFunc]. It must not return nil before its context is done.
@@ -52,7 +51,7 @@ func (s *Feeds) Changes(ctx context.Context, watch func(ctx context.Context, rep
 	case <-both.Done():
 	}
 	select {
-	case <-established: // The watch is established. Later errors are returned by Next.
+	case <-established: // From now on, Next returns the errors of watch.
 		return c, nil
 	default:
 	}
@@ -73,7 +72,7 @@ func (s *Feeds) Changes(ctx context.Context, watch func(ctx context.Context, rep
 type changes struct {
 	ctx      context.Context // ctx is done when the feed or the store is closed.
 	cancel   context.CancelFunc
-	ready    chan struct{} // ready contains a token if there is an unread change.
+	ready    chan struct{} // ready contains a token if there may be an unread change.
 	finished chan struct{} // finished is closed when watch has returned.
 
 	mu     sync.Mutex
@@ -100,7 +99,7 @@ func (c *changes) add(change any) {
 	}
 }
 
-// watchReturned handles the return of the watch function.
+// watchReturned sets the error of Next after the watch function has returned err.
 func (c *changes) watchReturned(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +138,8 @@ func (c *changes) Next(ctx context.Context) (any, error) {
 	}
 }
 
-// removeFirst removes the first unread change. ok is false if all changes were read.
+// removeFirst removes and returns the first unread change. ok is false if all changes were read; err is then the error
+// of Next, if it is set.
 func (c *changes) removeFirst() (change any, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

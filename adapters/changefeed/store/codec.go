@@ -16,8 +16,8 @@ import (
 // Format is part of each encoded record. It distinguishes records from other data.
 const Format = "changefeed/1"
 
-// maxSize limits the size of an encoded record, in bytes. Records with the longest IDs need much
-// less, and all stores accept this size.
+// maxSize is the maximum size of an encoded record, in bytes. Records with the longest IDs are much smaller, and all
+// databases of this library accept this size.
 const maxSize = 256 << 10
 
 // Document is the layout of a record without its time. N is the type of the database's numbers.
@@ -31,7 +31,7 @@ type Document[N int64 | uint64 | float64] struct {
 	Nominee string `json:"nominee,omitempty" bson:"nominee"`
 	TTL     N      `json:"ttl_ns" bson:"ttl_ns"`
 	Ended   bool   `json:"ended,omitempty" bson:"ended"`
-	Version string `json:"version,omitempty" bson:"version"` // Version is not set in the values that Encode returns.
+	Version string `json:"version,omitempty" bson:"version"` // Version is not part of what Encode returns.
 }
 
 // NewDocument returns the document of r.
@@ -66,7 +66,7 @@ func NotRecord(reason error) error {
 	return fmt.Errorf("%w: the data is not the record of an election (%w): use another key", changefeed.ErrUnsuitable, reason)
 }
 
-// Encode returns r without Time and Version. The error wraps [changefeed.ErrUnsuitable] if r is
+// Encode returns r as JSON, without Time and Version. The error wraps [changefeed.ErrUnsuitable] if r is
 // too long, or if it contains text that JSON would change.
 func Encode(r changefeed.Record) ([]byte, error) {
 	r.Version = ""
@@ -105,8 +105,8 @@ func decode(data []byte) (changefeed.Record, error) {
 	return d.Record()
 }
 
-// EncodeMessage returns r without Time, for a message. The result is empty if r cannot be
-// encoded: clients that receive such a message read the record.
+// EncodeMessage returns r as JSON, without Time, for a message to clients. The result is empty if r cannot be encoded:
+// clients that receive an empty message read the record.
 func EncodeMessage(r changefeed.Record) string {
 	data, err := encode(r)
 	if err != nil {
@@ -117,7 +117,7 @@ func EncodeMessage(r changefeed.Record) string {
 
 // DecodeMessage decodes a message: the time of the write in microseconds since the Unix epoch, a
 // space, and the result of EncodeMessage. The record is a hint, because any client may have sent
-// the message. For any other text the result is the zero event, so that the feed reads the record.
+// the message. For any other text DecodeMessage returns the zero event, which makes the feed read the record.
 func DecodeMessage(message string) changefeed.Event {
 	head, body, _ := strings.Cut(message, " ")
 	micros, err := strconv.ParseInt(head, 10, 64)
@@ -132,8 +132,8 @@ func DecodeMessage(message string) changefeed.Event {
 	return changefeed.Event{Record: r, Hint: true}
 }
 
-// CheckColumns returns an error that wraps [changefeed.ErrUnsuitable] if a database with text and
-// 64-bit columns would change r.
+// CheckColumns returns an error that wraps [changefeed.ErrUnsuitable] if r contains a text or a number that a database
+// would change or reject in columns of text and 64-bit integers.
 func CheckColumns(r changefeed.Record) error {
 	for name, text := range textsOf(r) {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
@@ -146,7 +146,7 @@ func CheckColumns(r changefeed.Record) error {
 	return nil
 }
 
-// textsOf returns the texts that candidates write, by their fields.
+// textsOf returns the texts in r that candidates choose. The keys are the names of the fields.
 func textsOf(r changefeed.Record) map[string]string {
 	return map[string]string{"Epoch": r.Epoch, "Leader": r.Leader, "Session": r.Session, "Nominee": r.Nominee}
 }

@@ -11,26 +11,27 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// errSilent is the error of a watch that does not report a known write. The feed replaces the watch.
+// errSilent is the error of runWatch if the watch does not report a write that a read has shown. The feed then starts
+// another watch.
 var errSilent = errors.New("changefeed: the watch did not report a change of the record")
 
 // missingPause is how long a feed waits before it watches a missing record again.
 const missingPause = 100 * time.Millisecond
 
-// minEstablishLimit is the shortest time limit for establishing a watch. It includes the time to
-// connect, which can be longer than the quiet time. Without a quiet time it also limits each read.
+// minEstablishLimit is the minimum of the time limit for establishing a watch. That takes the time to connect, which
+// can be longer than the quiet time. For feeds without a quiet time, it is also the limit of each read.
 const minEstablishLimit = 10 * time.Second
 
-// A watch can be late permanently: a sharded cluster of MongoDB reports a write when all shards have
-// passed its time, which takes ten seconds by default if a shard is idle. Such a feed must not end,
-// and its readers must not wait for the watch.
+// Some watches always report writes late. For example, a sharded cluster of MongoDB reports a write when all shards
+// have passed its time, which takes ten seconds by default if a shard is idle. The feed of such a watch must not end,
+// and its readers must not have to wait for the watch. So the feed also reads the record.
 const (
-	// lateReads is how often the record is read in each quiet time while the watch is late.
+	// lateReads is how often the record is read in each quiet time while the feed considers the watch late.
 	lateReads = 4
-	// lateTimes is the number of quiet times for which a feed considers a watch late after it was late.
+	// lateTimes is for how many quiet times a feed considers a watch late after the watch was last seen to be late.
 	lateTimes = 16
-	// silentTimes is the number of quiet times after which a watch is replaced that does not report
-	// a known write. It doubles with each replacement, up to maxSilentTimes.
+	// silentTimes is the number of quiet times after which a feed replaces a watch that does not report a write
+	// that a read has shown. It doubles with each replacement, up to maxSilentTimes.
 	silentTimes, maxSilentTimes = 2, 32
 )
 
@@ -65,18 +66,18 @@ type feed struct {
 	done   chan struct{} // done is closed when all goroutines of the feed have returned.
 
 	watches         sync.WaitGroup
-	started         bool             // started reports whether last is valid.
-	last            changefeed.Event // last is the last event.
-	lastIsRead      bool             // lastIsRead reports whether last is from a read, and the watch has not reported it.
-	timely          bool             // timely reports whether a watch has reported a write in time.
-	unreportedSince time.Time        // unreportedSince is when a read showed an unreported write, or zero.
+	started         bool             // started reports whether there was an event yet, so that last is valid.
+	last            changefeed.Event // last is the newest event that was passed to the reader.
+	lastIsRead      bool             // lastIsRead means that last was read, and that no report has confirmed it yet.
+	timely          bool             // timely means that a watch was seen to report a write in time.
+	unreportedSince time.Time        // unreportedSince is when a read first showed a write that was not reported, or zero.
 	lateUntil       time.Time        // lateUntil is until when the feed considers the watch late.
-	silentLimit     time.Duration    // silentLimit is how long a watch may fail to report a known write.
+	silentLimit     time.Duration    // silentLimit is how long a watch may fail to report a write that a read has shown.
 }
 
 // Next implements [changefeed.Feed].
 func (f *feed) Next(ctx context.Context) (changefeed.Event, error) {
-	select { // An error takes precedence over an event.
+	select { // Check ended first, so that an error takes precedence over an event.
 	case <-f.ended:
 		return changefeed.Event{}, f.endError()
 	case <-f.ctx.Done():
@@ -116,7 +117,7 @@ func (f *feed) Close() error {
 func (f *feed) run() {
 	defer close(f.done)
 	f.err = f.runWatches()
-	close(f.ended) // Close ended first, so that readers do not wait for the driver.
+	close(f.ended) // Close ended before the watches return, so that readers do not wait for the driver.
 	f.watches.Wait()
 }
 
@@ -138,7 +139,7 @@ func (f *feed) runWatches() error {
 	}
 }
 
-// runWatch starts a watch and handles its reports until it ends or must be replaced. It does not wait
+// runWatch starts a watch and handles its reports until it ends or must be replaced. Then it returns, without waiting
 // for the watch function to return.
 func (f *feed) runWatch() error {
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -186,8 +187,8 @@ func (f *feed) runWatch() error {
 	}
 }
 
-// readInterval returns the time for which the feed waits for a report of the watch before it reads the
-// record.
+// readInterval returns how long the feed waits for a report of the watch before it reads the record: the quiet time,
+// or a part of it if the watch is not known to report writes in time.
 func (f *feed) readInterval() time.Duration {
 	if !f.timely || !f.unreportedSince.IsZero() || time.Now().Before(f.lateUntil) {
 		return f.feeds.quiet / lateReads
@@ -195,8 +196,8 @@ func (f *feed) readInterval() time.Duration {
 	return f.feeds.quiet
 }
 
-// checkWatch reads the record while the watch is silent. If the read shows a write that the watch has
-// not reported at the next check either, the watch is late.
+// checkWatch reads the record because the watch has reported nothing for readInterval. If an earlier read has shown a
+// write that the watch has still not reported, the watch is late.
 func (f *feed) checkWatch() error {
 	now := time.Now()
 	if !f.unreportedSince.IsZero() {
@@ -215,13 +216,13 @@ func (f *feed) checkWatch() error {
 	return nil
 }
 
-// handleReport handles a report of the watch. first is set for the first report of a watch.
+// handleReport handles a report of the watch. first is true for the first report of each watch.
 func (f *feed) handleReport(e changefeed.Event, first bool) error {
 	if first && e == (changefeed.Event{}) {
 		_, err := f.readRecord()
 		return err
 	}
-	alreadyRead := !f.unreportedSince.IsZero() // alreadyRead reports that a read has already shown this write or a later one.
+	alreadyRead := !f.unreportedSince.IsZero() // whether a read has already shown this write or a later one
 	f.unreportedSince = time.Time{}
 	changed := false
 	switch {
@@ -229,7 +230,7 @@ func (f *feed) handleReport(e changefeed.Event, first bool) error {
 		f.lastIsRead = false
 		changed = f.deliver(e)
 	case e != (changefeed.Event{}) && !e.Hint && f.lastIsRead && f.inEpoch(e) && e.Record.Seq <= f.last.Record.Seq:
-		// The watch reports a write that a read has already shown.
+		// A read has already delivered this write, so nothing is to be done.
 	default:
 		var err error
 		if changed, err = f.readRecord(); err != nil {
@@ -240,7 +241,8 @@ func (f *feed) handleReport(e changefeed.Event, first bool) error {
 	return nil
 }
 
-// readRecord reads the record, and reports whether it has changed since the last event.
+// readRecord reads the record and delivers it. changed reports whether the read shows a write that the watch has not
+// reported.
 func (f *feed) readRecord() (changed bool, err error) {
 	ctx := f.ctx
 	if limit := f.feeds.readLimit; limit > 0 {
@@ -254,12 +256,12 @@ func (f *feed) readRecord() (changed bool, err error) {
 	}
 	e := changefeed.Event{Record: r, Missing: err != nil}
 	confirmsHint := f.last.Hint && f.inEpoch(e) && r.Seq == f.last.Record.Seq && r.Version == f.last.Record.Version
-	changed = f.deliver(e) && !confirmsHint // If e confirms a hint, the watch has reported this write.
+	changed = f.deliver(e) && !confirmsHint // A read that confirms a hint shows nothing that the watch has not reported.
 	f.lastIsRead = f.lastIsRead || changed
 	return changed, nil
 }
 
-// deliver sends e to the reader, unless it repeats the last event.
+// deliver sends e to the reader, unless e repeats the last event, and reports whether it has sent it.
 func (f *feed) deliver(e changefeed.Event) bool {
 	if f.isRepeated(e) {
 		return false

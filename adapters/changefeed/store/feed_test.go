@@ -21,8 +21,8 @@ import (
 // quietTime is the quiet time of feeds in tests.
 const quietTime = 2 * time.Second
 
-// lateStore is a store whose watches report a write at the time that delay returns for the time of
-// the write, or never if delay returns the zero time.
+// lateStore is a store whose watches report writes late: delay returns, for the time of a write, the time at which it
+// is reported, or the zero time if it is never reported.
 type lateStore struct {
 	changefeed.Store
 	feeds *store.Feeds
@@ -104,18 +104,18 @@ func newLateStore(table *memory.Table, delay func(time.Time) time.Time) *lateSto
 	return l
 }
 
-// atMultiplesOf delays reports until the next multiple of period, as a sharded cluster with an idle
-// shard does.
+// atMultiplesOf returns a delay with which writes are reported at the next multiple of period, as a sharded cluster with
+// an idle shard reports them.
 func atMultiplesOf(period time.Duration) func(time.Time) time.Time {
 	return func(written time.Time) time.Time { return written.Truncate(period).Add(period) }
 }
 
 func reportPromptly(written time.Time) time.Time { return written.Add(time.Millisecond) }
 
-// neverReport returns the zero time: the write is not reported.
+// neverReport is a delay with which no write is reported.
 func neverReport(time.Time) time.Time { return time.Time{} }
 
-// measureLag writes once a second, and returns the greatest delay with which the feed delivers a write.
+// measureLag writes once a second. It returns the greatest time from a write until the feed delivers it.
 func measureLag(t *testing.T, s *lateStore, writes int) (most time.Duration) {
 	require.NoError(t, s.Create(t.Context(), changefeed.Record{Epoch: "e", Seq: 1, TTL: time.Second}))
 	feed, err := s.Subscribe(t.Context())
@@ -243,8 +243,7 @@ func TestFeed_LateWatchesDoNotChangeLeader(t *testing.T) {
 	}
 }
 
-// scriptedWatch is a watch whose reports and end are determined by the test, with the record that its
-// feed reads.
+// scriptedWatch is a watch whose reports and end the test determines, together with the record that its feed reads.
 type scriptedWatch struct {
 	feeds   *store.Feeds
 	reports chan changefeed.Event
@@ -365,8 +364,8 @@ func TestFeed_DeliversReportedRecordsWithoutReads(t *testing.T) {
 	})
 }
 
-// TestFeed_UnclearReportsCauseRead checks that a report that may not be later than the last event causes a
-// read, and that the result of the read is delivered.
+// TestFeed_UnclearReportsCauseRead checks that a report causes a read if it may be older than the last event, and that
+// the result of the read is delivered.
 func TestFeed_UnclearReportsCauseRead(t *testing.T) {
 	other, again := recordWithSeq(9), recordWithSeq(5)
 	other.Epoch, again.Version = "another", "another"
@@ -485,8 +484,8 @@ func TestFeed_FirstEventIsNotHint(t *testing.T) {
 	})
 }
 
-// TestFeed_LateReaderReceivesNewestEvent checks that a reader that has not called Next for some time
-// receives only the newest event.
+// TestFeed_LateReaderReceivesNewestEvent checks that a reader that has not called Next for some time receives only the
+// newest event, and not those that it has missed.
 func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(100) {
@@ -542,7 +541,7 @@ func TestFeed_EndsWithError(t *testing.T) {
 // TestFeed_LimitsReadsPerHeartbeat checks that a feed whose watch reports every write promptly reads the record at
 // most three times per heartbeat, even when the reports are hints or contain no record.
 func TestFeed_LimitsReadsPerHeartbeat(t *testing.T) {
-	// The interval is so long that two reads per heartbeat are due after the quiet time.
+	// At this interval, the quiet time passes between two heartbeats, after which a feed may read twice.
 	const heartbeat, heartbeats = 5700 * time.Millisecond, 100
 	for name, report := range map[string]func(changefeed.Record) changefeed.Event{
 		"Record": func(r changefeed.Record) changefeed.Event { return changefeed.Event{Record: r} },

@@ -13,20 +13,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// Feeds implements the feeds of a store, and the lifetime of its calls. A store creates one
-// with [NewFeeds] and calls its methods Subscribe and Close from its own. A [Runner], which most
-// stores use, does the rest; without one, methods of the store that send requests begin with [Feeds.Begin],
-// or use [Call]. The methods may be called
-// from any goroutine.
+// Feeds implements the feeds of a store, and ends its calls when it is closed. A store creates one with [NewFeeds], and
+// calls its methods Subscribe and Close from its own. Most stores use a [Runner], which contains Feeds and also runs
+// the requests. Without a Runner, methods of the store that send requests begin with [Feeds.Begin], or use [Call]. The
+// methods may be called from any goroutine.
 type Feeds struct {
 	read  func(ctx context.Context) (changefeed.Record, error)
 	watch WatchFunc
 	quiet time.Duration
-	// readLimit is the time limit of a read of a feed. 0 means that the read function has a limit of
-	// its own.
+	// readLimit is how long a read of a feed may take. 0 means that the read function limits itself.
 	readLimit time.Duration
 
-	// failed is the last error of the driver since the last success, or nil.
+	// failed is the newest error of the driver since the last request that succeeded, or nil.
 	failed atomic.Pointer[failure]
 
 	ctx    context.Context // ctx is done after Close.
@@ -43,8 +41,7 @@ type failure struct {
 	time time.Time
 }
 
-// failureMemory is the time for which the error of an operation is added to the errors of later
-// operations that receive no answer, to explain them.
+// failureMemory is for how long an error is remembered, to explain why later operations have received no answer.
 const failureMemory = time.Minute
 
 // WatchFunc watches a record. It blocks until ctx is done or the watch fails, and calls
@@ -91,12 +88,11 @@ type WatchFunc func(ctx context.Context, report func(changefeed.Event)) error
 
 // NewFeeds returns the feeds of a store with the given Read method and watch function.
 //
-// If a watch reports nothing for the quiet time, its feed reads the record. The quiet time
-// also limits how long that read may take. If reads show that a watch reports writes late or
-// not at all, the feed reads the record more often, and eventually replaces the watch. Two or
-// three seconds are suitable for a database that can drop notifications. 0 disables all this,
-// for watches that cannot lose a change without returning an error; a read may then take ten
-// seconds.
+// If a watch reports nothing for the quiet time, its feed reads the record, which may take as long. If
+// reads show that a watch reports writes late or not at all, the feed reads the record more often, and
+// eventually replaces the watch. Two or three seconds are suitable for a database that can drop
+// notifications. 0 disables all this, for watches that cannot lose a change without returning an error;
+// a read may then take ten seconds.
 func NewFeeds(read func(ctx context.Context) (changefeed.Record, error), watch WatchFunc, quiet time.Duration) *Feeds {
 	s := &Feeds{
 		read: read, watch: watch, quiet: quiet, readLimit: cmp.Or(quiet, minEstablishLimit), idle: make(chan struct{}),
@@ -120,9 +116,8 @@ func (s *Feeds) Begin(ctx context.Context) (both context.Context, end func(), er
 	return both, func() { stop(); cancel() }, nil
 }
 
-// Run calls f, which sends a request and returns when its context is done, and returns its result. The
-// context is done when ctx is done or the store is closed. If f succeeds, [Feeds.WrapError] forgets the
-// last error.
+// Run calls f, which sends a request and returns when its context is done, and returns the results of f. The context
+// of f is done when ctx is done or the store is closed. If f succeeds, [Feeds.WrapError] forgets the last error.
 func Run[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, error)) (T, error) {
 	var zero T
 	both, end, err := s.Begin(ctx)
@@ -167,13 +162,13 @@ func Call[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, 
 	return zero, ctx.Err()
 }
 
-// WrapError adds the operation to an error of the driver. The result also wraps the error that
-// meaning returns, for example [changefeed.ErrUnsuitable] with advice, or [changefeed.ErrNoRecord], unless that is nil;
-// and the error of ctx, which is that of the caller, after ctx is done. If err is only that of a
-// context, because the driver did not return in time, the message also contains the last other error
-// of the store, unless that is older than a minute. A call with nil reports a success, which makes
-// WrapError forget that error. After the store was closed, the result is [changefeed.ErrClosed]. Errors that
-// wrap ErrUnsuitable, ErrNoRecord or [changefeed.ErrConflict] are returned unchanged.
+// WrapError adds the operation to err, an error of the driver. The result also wraps the error that meaning returns for
+// err, such as [changefeed.ErrUnsuitable] with advice, or [changefeed.ErrNoRecord], unless that is nil. If ctx, the
+// context of the caller, is done, the result also wraps its error. If err is only the error of a context, because the
+// driver did not return in time, the message also contains the last other error of the store, unless that is older than
+// a minute. A call with a nil error reports a success, which makes WrapError forget the last error. After the store was
+// closed, the result is [changefeed.ErrClosed]. Errors that wrap ErrUnsuitable, ErrNoRecord or [changefeed.ErrConflict]
+// are returned unchanged.
 func (s *Feeds) WrapError(ctx context.Context, operation string, err error, meaning func(error) error) error {
 	switch {
 	case err == nil:
@@ -189,7 +184,7 @@ func (s *Feeds) WrapError(ctx context.Context, operation string, err error, mean
 	case err != context.DeadlineExceeded && err != context.Canceled: //nolint:errorlint // an error that wraps that of the context contains a cause
 		s.failed.Store(&failure{err, time.Now()})
 	case last != nil && time.Since(last.time) < failureMemory:
-		// Do not wrap last.err, because another operation has caused it.
+		// Do not wrap last.err, because it is the error of another operation.
 		err = fmt.Errorf("%w (the last error was: %v)", err, last.err)
 	}
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
@@ -229,8 +224,8 @@ func (s *Feeds) goroutineDone() {
 	}
 }
 
-// Release calls f, which releases resources of a watch and may take time: on a goroutine
-// that Close waits for, or directly if the store is closed.
+// Release calls f, which releases resources of a watch and may take time. It calls f on a goroutine that Close waits
+// for, or directly if the store is closed.
 func (s *Feeds) Release(f func()) {
 	if s.Go(f) != nil {
 		f()
@@ -250,6 +245,6 @@ func (s *Feeds) Close() error {
 	return nil
 }
 
-// waitToClose waits for done, or until the limit of all calls that wait for a confirmation. A driver may not
-// return.
+// waitToClose waits for done, but for limit.Confirm at most, because a driver may not return. All calls of the library
+// that wait for a server have this limit.
 func waitToClose(done <-chan struct{}) { limit.Await(done, time.Now().Add(limit.Confirm)) }

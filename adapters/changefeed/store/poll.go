@@ -44,7 +44,7 @@ func Poll(store CompareAndSet, interval time.Duration) (changefeed.Store, error)
 	}
 	p := &polled{CompareAndSet: store, interval: interval}
 	p.feeds = NewFeeds(p.read, p.watch, 0)
-	p.feeds.readLimit = 0 // The method read limits each attempt, and the pauses between the attempts can have any length.
+	p.feeds.readLimit = 0 // The method read limits each of its attempts itself.
 	return p, nil
 }
 
@@ -70,15 +70,14 @@ func (p *polled) watch(ctx context.Context, report func(changefeed.Event)) error
 }
 
 const (
-	// minReadLimit is the shortest time limit of a read.
+	// minReadLimit is the shortest time limit of one attempt to read the record.
 	minReadLimit = time.Second
 	// readAttempts is the number of failed reads in a row that end a feed.
 	readAttempts = 3
 )
 
-// read reads the record for a feed, and retries a read that fails, because any read of a polled store
-// can fail. In other stores, a failed read usually means that the connection is lost, so it ends the
-// feed.
+// read reads the record for a feed. It retries a read that fails, because with so many reads a single failure is no
+// reason to end the feed. In other stores, a failed read usually means that the connection is lost, so it ends the feed.
 func (p *polled) read(ctx context.Context) (changefeed.Record, error) {
 	for attempt := 1; ; attempt++ {
 		limited, cancel := context.WithTimeout(ctx, max(p.interval, minReadLimit))

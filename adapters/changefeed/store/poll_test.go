@@ -43,8 +43,8 @@ func TestPoll_ElectionsSatisfyContract(t *testing.T) {
 	storetest.RunElection(t, polledBackend, storetest.FakeTime())
 }
 
-// TestPoll_ThirdFailedReadEndsFeed checks that a feed of a polled store ends with the error of the third failed
-// read in a row, and not with the first, within a limited time.
+// TestPoll_ThirdFailedReadEndsFeed checks that a feed of a polled store ends when a third read in a row has failed, with
+// the error of that read and within a limited time, and not after the first failure.
 func TestPoll_ThirdFailedReadEndsFeed(t *testing.T) {
 	errRead := errors.New("the connection was reset")
 	for name, c := range map[string]struct {

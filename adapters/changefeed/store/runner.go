@@ -8,11 +8,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Runner runs the operations and the feeds of one store. Its methods may be called from any
+// Runner runs the operations of one store, which are its requests, and its feeds. Its methods may be called from any
 // goroutine.
 type Runner struct {
 	*Feeds
-	// Prefix and Suffix surround the operation in the messages of errors.
+	// Prefix and Suffix precede and follow the name of the operation in error messages.
 	Prefix, Suffix string
 	// MeaningOf returns the error of package changefeed that corresponds to an error of the
 	// driver, or nil. The function itself must not be nil.
@@ -34,7 +34,7 @@ func (r *Runner) Unsuitable(format string, args ...any) error {
 	return fmt.Errorf("%w: %s%w", changefeed.ErrUnsuitable, r.Prefix, fmt.Errorf(format, args...))
 }
 
-// Do runs an operation without a result.
+// Do runs an operation that returns only an error.
 func (r *Runner) Do(ctx context.Context, operation string, f func(ctx context.Context) error) error {
 	_, err := r.Read(ctx, operation, func(ctx context.Context) (changefeed.Record, error) {
 		return changefeed.Record{}, f(ctx)
@@ -56,9 +56,8 @@ func (r *Runner) Read(ctx context.Context, operation string, f func(ctx context.
 	return record, nil
 }
 
-// Create runs an operation that creates the record, in text and 64-bit columns. create receives the
-// record with a random version. If columns would change the record, the error wraps
-// [changefeed.ErrUnsuitable].
+// Create runs create, an operation that creates the record in columns of text and 64-bit integers. create receives the
+// record with a random version. If such columns would change the record, the error wraps [changefeed.ErrUnsuitable].
 func (r *Runner) Create(ctx context.Context, operation string, blank changefeed.Record, create func(ctx context.Context, blank changefeed.Record) error) error {
 	return r.Do(ctx, operation, func(ctx context.Context) error {
 		blank, err := withVersion(blank)
@@ -69,8 +68,8 @@ func (r *Runner) Create(ctx context.Context, operation string, blank changefeed.
 	})
 }
 
-// Heartbeat runs an operation that replaces prev by next, and returns the written record. It gives next
-// a random version. If columns would change the record, the error wraps [changefeed.ErrUnsuitable].
+// Heartbeat runs replace, an operation that replaces prev by next and returns the written record. It gives next a random
+// version. If columns of text and 64-bit integers would change the record, the error wraps [changefeed.ErrUnsuitable].
 func (r *Runner) Heartbeat(ctx context.Context, operation string, prev, next changefeed.Record, replace func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)) (changefeed.Record, error) {
 	return r.Read(ctx, operation, func(ctx context.Context) (changefeed.Record, error) {
 		next, err := withVersion(next)

@@ -25,8 +25,8 @@ func newRunner(t *testing.T, ignoresContext bool) *Runner {
 	return r
 }
 
-// TestRunner_ErrorsNameOperationAndMeaning checks that a Runner adds the operation and the meaning to an
-// error of the driver, and returns no record.
+// TestRunner_ErrorsNameOperationAndMeaning checks that a Runner adds the operation, and the error that MeaningOf returns,
+// to an error of the driver, and returns no record.
 func TestRunner_ErrorsNameOperationAndMeaning(t *testing.T) {
 	r := newRunner(t, false)
 	got, err := r.Read(t.Context(), "read", func(context.Context) (changefeed.Record, error) {
@@ -38,8 +38,8 @@ func TestRunner_ErrorsNameOperationAndMeaning(t *testing.T) {
 	require.Zero(t, got)
 }
 
-// TestRunner_ErrorOmitsFailureBeforeSuccess checks that the error of an operation without an answer does not contain
-// the error of an operation before the last success.
+// TestRunner_ErrorOmitsFailureBeforeSuccess checks that the error of an operation that was not answered does not contain
+// the error of an earlier operation if another operation has succeeded in between.
 func TestRunner_ErrorOmitsFailureBeforeSuccess(t *testing.T) {
 	for _, ignoresContext := range []bool{false, true} {
 		r := newRunner(t, ignoresContext)

@@ -95,8 +95,8 @@ func (e *election) newCandidate(name string) (*candidate, error) {
 	return c, err
 }
 
-// options returns the options of the candidates. A lease is longer than four heartbeats, so that a
-// machine that pauses for a second does not end a leadership.
+// options returns the options of the candidates. A lease is longer than four heartbeats, so that a machine that pauses
+// for a second does not end leaderships.
 func (e *election) options(more ...changefeed.Option) []changefeed.Option {
 	h := e.suite.backend.Heartbeat
 	return append(more, changefeed.WithHeartbeat(h), changefeed.WithElectionTimeout(5*h, 6*h))
@@ -142,7 +142,7 @@ func (e *election) checkLeaders() {
 		if !c.isLeader() {
 			continue
 		}
-		// Check the first leadership again, because it may have ended since it was checked.
+		// The leadership of first may have ended since the loop has checked it.
 		if first != nil && first.isLeader() && !e.reported {
 			e.reported = true
 			e.Errorf("%s (token %d) and %s (token %d) are leaders at the same time",
@@ -170,7 +170,7 @@ func (e *election) awaitLeader(excluded ...*candidate) *candidate {
 	return leader
 }
 
-// await waits until condition holds. The mutex is held when condition is called.
+// await waits until condition, which is called with mu held, returns true.
 func (e *election) await(what string, condition func() bool) {
 	e.Helper()
 	timeout := time.After(e.waitLimit())
@@ -202,8 +202,8 @@ func (e *election) waitLimit() time.Duration {
 	return 6*e.suite.backend.Patience + 20*e.suite.backend.Heartbeat
 }
 
-// stableHeartbeats is the number of heartbeats for which a leader must be leader. This is longer than a
-// lease, so heartbeats were acknowledged.
+// stableHeartbeats is for how many heartbeats a candidate must lead to count as a stable leader. This is longer than a
+// lease, so the store has acknowledged heartbeats.
 const stableHeartbeats = 5
 
 // awaitStableLeader waits until a candidate has been leader for five heartbeats, and returns it. A

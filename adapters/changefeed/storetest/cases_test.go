@@ -24,7 +24,7 @@ func runCase(c storetest.Case, f storetest.Factory) []string {
 	return testenv.Record(func(t testing.TB) { c.Run(t, f) }).Failures()
 }
 
-// flawedStore is a store in memory with one flaw.
+// flawedStore is a store in memory with one flaw, which violates the contract of stores.
 type flawedStore struct {
 	changefeed.Store
 	table *memory.Table

@@ -15,8 +15,8 @@
 //
 // [Run] calls the methods of stores. Its cases run one after the other, each on a
 // separate backend. [RunElection] runs elections, and [RunPartitions] runs an election whose
-// leaders are cut off from the server. As the contract permits, feeds may be
-// late, repeat events and skip states, but they must finally deliver the last write.
+// leaders are cut off from the server. As the contract permits, feeds may deliver events late,
+// repeat them and skip states, but they must finally deliver the last write.
 //
 // A test suite cannot verify that acknowledged writes survive every failure of the
 // servers. If Restart is set, the suite tests one such failure.

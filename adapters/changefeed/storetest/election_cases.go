@@ -76,9 +76,9 @@ func testConcurrentStart(s *suite) {
 	})
 }
 
-// testResign requires that the next candidate becomes leader immediately after Resign, and not after an
-// election timeout. A single hand-over can take as long as an election timeout if the machine is busy;
-// several in succession cannot, unless candidates wait for the timeout.
+// testResign requires that the next candidate becomes leader immediately after Resign, and not after an election timeout.
+// It measures several hand-overs in succession: on a busy machine, a single one can take as long as an election
+// timeout, but not all of them, unless candidates wait for the timeout.
 func testResign(s *suite) {
 	e := s.newElection(3)
 	limit := time.Now().Add(e.waitLimit())
@@ -243,7 +243,7 @@ func testServerRestart(s *suite) {
 	e.awaitLeader()
 	for range 2 {
 		s.backend.Restart(s)
-		time.Sleep(3 * s.backend.Heartbeat) // Wait until the lease of the leader before the restart has expired.
+		time.Sleep(3 * s.backend.Heartbeat) // Wait until the lease from before the restart has expired.
 		e.awaitStableLeader()
 	}
 }

@@ -22,11 +22,11 @@ type Faults struct {
 	// Before is the probability that a request fails before it is applied. After is the
 	// probability that it fails after it was applied.
 	Before, After float64
-	// Late is the probability that a request is applied even if its context was done
-	// before the request reached the store.
+	// Late is the probability that a request whose context is done before it reaches the store is
+	// applied nevertheless.
 	Late float64
 
-	// Lag is the maximum delay of an event.
+	// Lag is the maximum time by which the delivery of an event is delayed.
 	Lag time.Duration
 	// The following are probabilities for each event: that the feed ends with an error instead, that it
 	// delivers nothing from then on, that the event is delivered twice, and that it is delivered after
@@ -53,8 +53,8 @@ type Faulty struct {
 
 var _ changefeed.Store = (*Faulty)(nil)
 
-// NewFaulty returns a client of store without faults. The seed determines which requests and
-// events fail, in their order.
+// NewFaulty returns a client of store that at first injects no faults. The seed determines the random numbers that
+// decide which requests and events fail.
 func NewFaulty(store changefeed.Store, seed uint64) *Faulty {
 	return &Faulty{store: store, random: rand.New(rand.NewPCG(seed, 6)), closed: make(chan struct{})}
 }
@@ -93,7 +93,7 @@ func (f *Faulty) untilHealed() <-chan struct{} {
 	return f.healed
 }
 
-// requestFaults are the faults of one request.
+// requestFaults are the faults of one request, which are chosen at random before it is sent.
 type requestFaults struct {
 	requestDelay, responseDelay time.Duration
 	before, after, late         bool
@@ -137,7 +137,7 @@ func (f *Faulty) sleep(d time.Duration) bool {
 	}
 }
 
-// request sends the request that call executes at the store.
+// request sends a request, which call executes at the store, with random faults.
 func (f *Faulty) request(ctx context.Context, call func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -20,7 +20,7 @@ type feed struct {
 	err        error
 }
 
-// delivery is a result of Next.
+// delivery is a result of Next: an event or an error.
 type delivery struct {
 	event changefeed.Event
 	err   error
@@ -33,7 +33,7 @@ func newFeed(store *Faulty, inner changefeed.Feed) *feed {
 	return f
 }
 
-// run delivers the events of the inner feed.
+// run receives the events of the inner feed, and delivers them with random faults.
 func (f *feed) run() {
 	defer close(f.done)
 	var held *changefeed.Event // held is an event that is delivered after its successor.

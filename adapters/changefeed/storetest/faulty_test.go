@@ -67,8 +67,8 @@ func TestFaulty_FaultsHaveDocumentedEffects(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults
 		err    error
-		// returned is the Seq of the record when the call has returned, and later the Seq after some
-		// time.
+		// returned is the Seq of the record when the call returns; later is the Seq when all requests have
+		// reached the store.
 		returned, later uint64
 	}{
 		"Before": {storetest.Faults{Before: 1}, storetest.ErrInjected, 1, 1},

@@ -91,15 +91,15 @@ func testFeedLastWrite(s *suite) {
 			s.awaitEvent(f, r)
 		}
 	}
-	// Write only once, so that no later write can cause the delivery.
+	// Write once: if there were a later write, it could make the feed deliver this one.
 	r = s.heartbeat(other, r, nil)
 	for _, f := range feeds {
 		s.awaitEvent(f, r)
 	}
 }
 
-// testFeedContext requires that a context that is done ends only the call of Next: the feed
-// remains usable, and loses no event.
+// testFeedContext requires that the context of Next, when it is done, ends only that call: the feed remains usable, and
+// loses no event.
 func testFeedContext(s *suite) {
 	st, r := s.createRecord()
 	f := s.subscribe(st)
@@ -175,7 +175,7 @@ func testFeedClose(s *suite) {
 	s.nextEvent(other) // The other feed is not affected.
 }
 
-// requireUnblocks requires that end makes next, which is Next of a feed, return an error.
+// requireUnblocks requires that end makes a pending call of next, which is Next of a feed, return an error.
 func (s *suite) requireUnblocks(what string, end func(), next func() error) {
 	s.Helper()
 	ended := make(chan error, 1)
@@ -187,7 +187,7 @@ func (s *suite) requireUnblocks(what string, end func(), next func() error) {
 			}
 		}
 	}()
-	time.Sleep(20 * time.Millisecond) // After this pause, next usually waits. It must return in any case.
+	time.Sleep(20 * time.Millisecond) // usually, next waits by now; it must return in any case
 	if !returnsWithin(closeLimit, end) {
 		s.Fatalf("%s has not returned within two seconds", what)
 	}
@@ -279,7 +279,8 @@ func testChanges(s *suite) {
 	}
 }
 
-// testChangesClose requires that the context of Next and Close end Next of a feed of other data.
+// testChangesClose requires that a pending Next of a feed of other data returns when its context is done, and when the
+// feed is closed.
 func testChangesClose(s *suite) {
 	st, _ := s.createRecord()
 	changes := s.openChanges(st)
@@ -318,7 +319,7 @@ func testGoroutineLeaks(s *suite) {
 			s.Fatalf("Changes: %v", err)
 		}
 	}
-	for range 3 { // Make some calls first, for which the driver may start goroutines.
+	for range 3 { // first make some calls for which the driver may start goroutines that remain
 		openAndClose()
 	}
 	const n = 20
@@ -360,7 +361,7 @@ func testRestart(s *suite) {
 		pause(ctx)
 	}
 	switch {
-	case errors.Is(err, changefeed.ErrConflict): // An earlier attempt, whose response was lost, has written the record.
+	case errors.Is(err, changefeed.ErrConflict): // An attempt whose response was lost has written the record.
 		if written = s.read(st); written.Seq != next.Seq || written.Leader != next.Leader {
 			s.Fatalf("after the restart the record is %+v, but %+v was acknowledged", written, r)
 		}

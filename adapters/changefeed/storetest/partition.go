@@ -16,15 +16,14 @@ import (
 // Client is a store that connects to its server through a separate network.
 type Client struct {
 	Store changefeed.Store
-	// Cut drops everything that the network transmits in either direction, without closing
-	// connections. Heal ends that.
+	// Cut makes the network drop everything in both directions, without closing connections. Heal ends
+	// that.
 	Cut, Heal func()
 }
 
 const (
 	partitionClients = 3
-	// partitionHeartbeat is long enough for a request on a busy machine to take less than half
-	// of it.
+	// partitionHeartbeat is so long that a request takes less than half of it, even on a busy machine.
 	partitionHeartbeat = 400 * time.Millisecond
 	// partitionLimit is how long RunPartitions waits for a leader.
 	partitionLimit = 2 * time.Minute
@@ -38,7 +37,7 @@ const (
 // again, and another candidate must become leader afterwards.
 func RunPartitions(t testing.TB, connect func(t testing.TB) Client, restart func()) {
 	t.Helper()
-	p := &partitions{started: make(chan tenure, 1000)} // the capacity is greater than the number of leaderships
+	p := &partitions{started: make(chan tenure, 1000)} // more than there are leaderships
 	var running sync.WaitGroup
 	clients := make([]Client, partitionClients)
 	elections := make([]*changefeed.Election, partitionClients)
@@ -90,16 +89,16 @@ type partitions struct {
 	tenures []tenure
 }
 
-// tenure is the part of a leadership in which the leader has acted, from the number of its first action
-// to the number of its last action.
+// tenure is the part of a leadership in which the leader has acted. The actions of all leaders are numbered; first and
+// last are the numbers of the leader's first and last action.
 type tenure struct {
 	candidate   int
 	token       int64
 	first, last uint64
 }
 
-// nextLeader waits for the tenure of a candidate other than that of last, with a greater token. A
-// candidate may lose and regain its leadership without a fault if the machine is busy.
+// nextLeader waits for a tenure of another candidate than that of last, with a greater token. It ignores tenures of the
+// same candidate, which may lose and regain its leadership without a fault if the machine is busy.
 func (p *partitions) nextLeader(t testing.TB, last tenure) tenure {
 	t.Helper()
 	limit := time.After(partitionLimit)
@@ -127,8 +126,8 @@ func (p *partitions) actAsLeader(candidate int, e *changefeed.Election) {
 		known = l
 		record := tenure{candidate: candidate, token: l.Token()}
 		for {
-			// Number the action before the check: a candidate that is leader afterwards was leader at
-			// this number.
+			// Count the action before the check: a candidate that is still leader after the count was leader when
+			// the action got its number.
 			action := p.actions.Add(1)
 			if l.Err() != nil {
 				break
@@ -148,8 +147,8 @@ func (p *partitions) actAsLeader(candidate int, e *changefeed.Election) {
 	}
 }
 
-// checkTenures returns a description of each problem: tenures that overlap or whose tokens do not
-// increase, or fewer tenures than least.
+// checkTenures returns a description of each problem: two tenures overlap, their tokens do not increase, or there are
+// fewer tenures than least.
 func checkTenures(tenures []tenure, least int) (problems []string) {
 	slices.SortFunc(tenures, func(a, b tenure) int { return cmp.Compare(a.first, b.first) })
 	if len(tenures) < least {

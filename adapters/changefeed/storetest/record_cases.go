@@ -209,7 +209,7 @@ func testDeletedRecord(s *suite) {
 	}
 	r := s.read(st)
 	s.requireSame("the record that was created again", r, blank)
-	for range 3 { // Write as often as before, so that versions that count the writes of a record would repeat.
+	for range 3 { // Write as often as before, to detect versions that only count the writes of a record.
 		for _, old := range []changefeed.Record{first, second} {
 			if written, err := st.Heartbeat(s.ctx(), old, old); err == nil {
 				s.Fatalf("a version of the deleted record is replaced in the record created later: %+v", written)
@@ -232,7 +232,7 @@ func testTimeIncreases(s *suite) {
 	}
 }
 
-// testContextDone requires that methods return the error of a context that is done.
+// testContextDone requires that methods return the error of their context if it is done.
 func testContextDone(s *suite) {
 	st, r := s.createRecord()
 	ctx, cancel := context.WithCancel(context.Background())

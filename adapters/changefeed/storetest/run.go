@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Backend is a place for one record, which is empty at first, with the operations that
-// the suite needs.
+// Backend is what one case needs to test a store: a place for one record, which is empty at first,
+// and operations on it.
 type Backend struct {
 	// New creates a store of the record, without starting it. The store should be a
 	// separate client with a separate connection. The suite closes the store; New must
@@ -28,7 +28,7 @@ type Backend struct {
 	Put func(t testing.TB, name string)
 	Is  func(change any, name string) bool
 
-	// Restart kills the server and starts it again, with the data that it has kept. It
+	// Restart kills the server and starts it again, with the data that has survived. It
 	// returns when the server accepts requests. If it is nil, the cases that need it are
 	// skipped.
 	Restart func(t testing.TB)
@@ -138,11 +138,11 @@ type suite struct {
 	backend *Backend
 }
 
-// These time limits are longer than those of the contract, because a machine may be busy.
+// These limits are longer than those of the contract of stores, because the machine may be busy.
 const (
-	// callLimit limits calls that must not wait for a server.
+	// callLimit is how long a call may take that must not wait for a server.
 	callLimit = 10 * time.Second
-	// closeLimit limits Close, which must return within two seconds.
+	// closeLimit is how long Close may take, which must return within two seconds.
 	closeLimit = 12 * time.Second
 )
 
@@ -208,7 +208,7 @@ func (s *suite) awaitRead(st changefeed.Store, r changefeed.Record) {
 	s.Fatalf("Read returns %+v, but %+v was written", last, r)
 }
 
-// pause waits before a condition is checked again.
+// pause waits for a short time, or until ctx is done, before a condition is checked again.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():

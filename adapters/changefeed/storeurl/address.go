@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-// address is a parsed Config.
+// address is a Config whose URL has been parsed.
 type address struct {
 	config Config
 	url    *url.URL
@@ -29,10 +29,10 @@ func parseAddress(cfg Config) (open driver, a address, err error) {
 	if err != nil {
 		var parse *url.Error
 		if errors.As(err, &parse) {
-			err = parse.Err // parse.Err does not contain the address, and so no password, unlike err.
+			err = parse.Err // Unlike err, parse.Err does not contain the address, and so no password.
 		}
 		if strings.ContainsAny(cfg.URL, "@?") {
-			// Replace the error, because the part of the address in it can be a part of a password.
+			// Replace the error: the part of the address that it contains can be a part of a password.
 			err = errors.New("not a valid URL; special characters in a password must be escaped, / as %2F for example")
 		}
 		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalid, err)
@@ -96,7 +96,7 @@ func (a *address) takePoll() (time.Duration, error) {
 // unsafeParameter is the name of the parameter that lists risks.
 const unsafeParameter = "unsafe"
 
-// takeRisks removes the parameter unsafe, and returns all accepted risks.
+// takeRisks removes the parameter unsafe, and returns the risks that it or Config.Unsafe accepts.
 func (a *address) takeRisks() ([]changefeed.Risk, error) {
 	risks := slices.Clone(a.config.Unsafe)
 	for _, value := range a.query[unsafeParameter] {
@@ -127,8 +127,8 @@ func (a *address) driverURL() string {
 	return u.String()
 }
 
-// rejectParameters returns an error if there are parameters that were not taken, for drivers that
-// have no parameters.
+// rejectParameters returns an error if the address has parameters that no method has taken. It is for drivers that have
+// no parameters of their own.
 func (a *address) rejectParameters() error {
 	for name := range a.query {
 		return fmt.Errorf("unknown parameter %q", name)
@@ -145,8 +145,8 @@ func (a *address) serverURLs(scheme string) []string {
 	return all
 }
 
-// tlsConfig returns the TLS configuration for a server whose certificate is for host, or nil if
-// Config.TLS is nil.
+// tlsConfig returns the TLS configuration for a connection to a server whose certificate must be valid for host, or nil
+// if Config.TLS is nil.
 func (a *address) tlsConfig(host string) *tls.Config {
 	if a.config.TLS == nil {
 		return nil
@@ -178,8 +178,8 @@ func (a *address) checkSecurity(parameters ...transport.Address) error {
 	return err
 }
 
-// newLogin describes a login at the servers of the address, which sends a credential if sends is true. secure
-// reports whether all connections use TLS.
+// newLogin describes how the driver logs in at the servers of the address. sends reports whether it sends a credential,
+// and secure whether all its connections use TLS.
 func (a *address) newLogin(backend, credential string, sends, secure bool) transport.Login {
 	if !sends {
 		credential = ""

@@ -30,7 +30,7 @@ func (h debugHandler) Enabled(ctx context.Context, _ slog.Level) bool {
 }
 
 func (h debugHandler) Handle(ctx context.Context, r slog.Record) error {
-	if !h.Enabled(ctx, slog.LevelDebug) { // Check the level here, because klog does not call Enabled before it logs an error.
+	if !h.Enabled(ctx, slog.LevelDebug) { // klog does not call Enabled before it logs an error.
 		return nil
 	}
 	r.Level, r.Message = slog.LevelDebug, "kubernetes: "+r.Message
@@ -45,8 +45,8 @@ func (h debugHandler) WithGroup(name string) slog.Handler {
 	return debugHandler{h.Handler.WithGroup(name)}
 }
 
-// openKubernetes checks an address, whose host is the namespace of the Lease, and returns the function
-// that opens it.
+// openKubernetes checks an address and returns the function that opens it. The host of the address is the namespace of
+// the Lease.
 func openKubernetes(a address) (connector, error) {
 	file, name := a.query.Get("kubeconfig"), a.query.Get("context")
 	a.query.Del("kubeconfig")
@@ -68,7 +68,7 @@ func openKubernetes(a address) (connector, error) {
 		return kubernetes.NewStore(config, a.url.Host, a.config.Election)
 	}
 	if s, err := open(&rest.Config{Host: "http://localhost"}); err == nil {
-		// Opening the store without a server checks the names.
+		// The store was created only to check the names.
 		_ = s.Close()
 	} else {
 		return nil, err
@@ -82,8 +82,8 @@ func openKubernetes(a address) (connector, error) {
 	}, nil
 }
 
-// loadConfig returns the configuration of a context of a kubeconfig file, or of the pod's service
-// account if file is empty.
+// loadConfig returns the configuration that the context with the given name has in a kubeconfig file. If file is empty,
+// it returns the configuration of the pod's service account.
 func loadConfig(file, name string) (*rest.Config, error) {
 	if file == "" {
 		config, err := rest.InClusterConfig()

@@ -55,8 +55,8 @@ func TestOpen_UsesKubernetesContextOfAddress(t *testing.T) {
 	require.ErrorContains(t, err, "kubeconfig")
 }
 
-// TestLogDrivers_LogsKubernetesMessagesAtDebug checks that client-go does not print on standard error, and logs
-// with level Debug only.
+// TestLogDrivers_LogsKubernetesMessagesAtDebug checks that, after LogDrivers, client-go prints nothing on standard error,
+// and that its messages are logged with level Debug only.
 func TestLogDrivers_LogsKubernetesMessagesAtDebug(t *testing.T) {
 	var text bytes.Buffer
 	t.Cleanup(func() { storeurl.LogDrivers(slog.New(slog.DiscardHandler)) })

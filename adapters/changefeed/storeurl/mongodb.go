@@ -31,7 +31,7 @@ func openMongoDB(a address) (connector, error) {
 	if database == "" {
 		return nil, errors.New("no database: expected mongodb://host/database")
 	}
-	// Parse the address later, because the options of mongodb+srv addresses are requested from name
+	// Parse the address when a store is opened: to parse a mongodb+srv address, the driver sends requests to name
 	// servers.
 	cfg := sync.OnceValues(func() (*options.ClientOptions, error) {
 		cfg := options.Client().ApplyURI(a.driverURL())
@@ -70,9 +70,9 @@ func openMongoDB(a address) (connector, error) {
 	}, nil
 }
 
-// checkMongoDBLogin returns an error if the address contains credentials, which may be sent without TLS.
-// X.509 certificates are used with TLS only. direct reports that the client connects to the host of the
-// address only, and not to the servers that this host names.
+// checkMongoDBLogin returns an error if the address contains credentials that may be sent without TLS. X.509 certificates
+// are only used with TLS. direct reports that the client connects only to the host of the address, and not to servers
+// that this host names.
 func checkMongoDBLogin(a *address, direct bool) error {
 	secure := a.url.Scheme == "mongodb+srv"
 	var parameters []transport.Address
@@ -94,7 +94,7 @@ func checkMongoDBLogin(a *address, direct bool) error {
 	if err := a.checkSecurity(parameters...); err != nil {
 		return err
 	}
-	for _, p := range parameters { // checkSecurity has checked that all parameters have the same meaning
+	for _, p := range parameters { // checkSecurity has rejected parameters that contradict each other
 		secure = p.Security == transport.TLS
 	}
 	login := a.newLogin("MongoDB", "password or other credential", sends, secure)

@@ -25,14 +25,14 @@ func init() {
 	driverLogs = append(driverLogs, func(log *slog.Logger) { _ = mysqldriver.SetLogger(mysqlLog{log}) })
 }
 
-// mysqlLog is a logger for the driver.
+// mysqlLog passes the messages of the driver to a logger.
 type mysqlLog struct{ log *slog.Logger }
 
 func (m mysqlLog) Print(v ...any) { m.log.Debug("mysql: " + fmt.Sprint(v...)) }
 
-// mysqlParameters are the parameters of the driver, and the variables of sessions, that an address may
-// contain. The driver would set any other variable as well, even the variable that changes the
-// account's password.
+// mysqlParameters are the parameters that an address may contain: those of the driver, and variables of the session. Any
+// other parameter is rejected, because the driver would set any variable, even the one that changes the account's
+// password.
 var mysqlParameters = []string{
 	"charset", "collation", "interpolateParams", "readTimeout", "timeout", "tls", "writeTimeout",
 	"innodb_lock_wait_timeout", "transaction_isolation", "tx_isolation", "wsrep_sync_wait",
@@ -64,7 +64,8 @@ func openMySQL(a address) (connector, error) {
 	}, nil
 }
 
-// parseMySQL returns the configuration of the driver, and checks the login.
+// parseMySQL returns the driver's configuration for an address, or an error if the address is not valid or permits an
+// unprotected login.
 func parseMySQL(a *address) (*mysqldriver.Config, error) {
 	database := strings.Trim(a.url.Path, "/")
 	switch {

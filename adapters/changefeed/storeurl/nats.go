@@ -20,7 +20,7 @@ func init() {
 	driverLogs = append(driverLogs, natsLog.Store)
 }
 
-// natsLog is the logger of LogDrivers for connections that are opened later, or nil.
+// natsLog is the logger that LogDrivers has set, or nil. Connections use the one that is set when they are opened.
 var natsLog atomic.Pointer[slog.Logger]
 
 func openNATS(a address) (connector, error) {
@@ -39,7 +39,7 @@ func openNATS(a address) (connector, error) {
 	case isUser:
 		options = append(options, natsclient.UserInfo(user, password))
 	case user != "":
-		// The client does the same with a URL that has a user without a password.
+		// In a URL, the client takes a user without a password as a token, too.
 		options = append(options, natsclient.Token(user))
 	}
 	login := a.newLogin("NATS", "password or token", user+password != "", a.url.Scheme == "tls")

@@ -28,7 +28,7 @@ func openPostgres(a address) (connector, error) {
 		return nil, err
 	}
 	if a.config.Password != "" {
-		a.query.Del("password") // Remove this parameter, which pgx prefers to the password before the host.
+		a.query.Del("password") // pgx would prefer this parameter to the password before the host.
 	}
 	if err := checkSSLMode(&a); err != nil {
 		return nil, err
@@ -77,9 +77,9 @@ func checkSSLMode(a *address) error {
 	return a.checkSecurity(p)
 }
 
-// postgresLogin describes the login of the driver, which also takes the password from the environment or
-// a file. The client's default is sslmode=prefer: a machine on the way can answer that TLS is not
-// supported, and request the password.
+// postgresLogin describes the login of the driver, which may also have taken the password from the environment or a
+// file. Without sslmode the driver's default is prefer: then a machine between the client and the server can answer that
+// TLS is not supported, and request the password.
 func postgresLogin(a *address, cfg *pgxpool.Config) transport.Login {
 	login := a.newLogin("PostgreSQL", "password", cfg.ConnConfig.Password != "", false)
 	login.Hosts = []string{cfg.ConnConfig.Host}
@@ -90,7 +90,8 @@ func postgresLogin(a *address, cfg *pgxpool.Config) transport.Login {
 	return login
 }
 
-// parsePostgres parses the address and the environment.
+// parsePostgres returns the driver's configuration for an address. It also takes the environment into account, as libpq
+// does.
 func parsePostgres(a *address) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(a.driverURL())
 	var parse *pgconn.ParseConfigError
@@ -100,8 +101,8 @@ func parsePostgres(a *address) (*pgxpool.Config, error) {
 	return cfg, err
 }
 
-// useTLS makes connections to all hosts use TLS. The driver has listed a host twice if sslmode allows
-// connections without TLS as well.
+// useTLS makes connections to all hosts use TLS. If sslmode also allows connections without TLS, the driver has listed
+// each host twice, and useTLS removes the second entry.
 func useTLS(cfg *pgconn.Config, configOf func(host string) *tls.Config) {
 	cfg.TLSConfig = configOf(cfg.Host)
 	fallbacks := cfg.Fallbacks

@@ -19,7 +19,7 @@ func init() {
 	driverLogs = append(driverLogs, func(log *slog.Logger) { redisclient.SetLogger(redisLog{log}) })
 }
 
-// redisLog is a logger for the driver.
+// redisLog passes the messages of the driver to a logger.
 type redisLog struct{ log *slog.Logger }
 
 func (r redisLog) Printf(ctx context.Context, format string, args ...any) {
@@ -35,7 +35,7 @@ func openRedis(a address) (connector, error) {
 	if err := login.Check(); err != nil {
 		return nil, err
 	}
-	if login.OnlyLocal() { // Disable maintenance notifications, by which a server can move connections to another server.
+	if login.OnlyLocal() { // By maintenance notifications, a server can move connections to another server.
 		cfg.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	}
 	if secure := a.tlsConfig(a.url.Hostname()); secure != nil {

@@ -48,9 +48,9 @@ func openRethinkDB(a address) (connector, error) {
 	}, nil
 }
 
-// checkServers returns an error if no server answers. Each failed Connect of the driver leaks a
-// goroutine, which keeps the connection if the server accepts it but does not answer, and callers
-// that wait for a server try often.
+// checkServers returns an error if no server answers. It is called before Connect of the driver, because each Connect
+// that fails leaks a goroutine, with its connection if the server accepts it but does not answer. Callers that wait for
+// a server would try often.
 func checkServers(ctx context.Context, hosts []string, config *tls.Config) (err error) {
 	for _, host := range hosts {
 		if _, _, split := net.SplitHostPort(host); split != nil {
@@ -63,7 +63,7 @@ func checkServers(ctx context.Context, hosts []string, config *tls.Config) (err 
 	return err
 }
 
-// checkServer returns an error unless a server answers the beginning of a handshake.
+// checkServer returns an error unless the server at address answers the beginning of a handshake.
 func checkServer(ctx context.Context, address string, config *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -79,7 +79,7 @@ func checkServer(ctx context.Context, address string, config *tls.Config) error 
 		host, _, _ := net.SplitHostPort(address)
 		conn = tls.Client(plain, transport.ForServer(config, host))
 	}
-	_, err = conn.Write([]byte{0xc3, 0xbd, 0xc2, 0x34}) // this is the version of the protocol
+	_, err = conn.Write([]byte{0xc3, 0xbd, 0xc2, 0x34}) // the version of the protocol
 	if err == nil {
 		_, err = conn.Read(make([]byte, 1))
 	}

@@ -30,7 +30,8 @@ var stores = []struct {
 	{"rethinkdb", "RethinkDB", []string{"rethinkdb"}, "gopkg.in/rethinkdb/"},
 }
 
-// tagOf returns the build tag that excludes a store, or adds it if it is not part of the default build.
+// tagOf returns the build tag that excludes the store in a directory from the build, or that adds it if it is not part of
+// the default build.
 func tagOf(directory string) string {
 	if directory == "rethinkdb" {
 		return directory
@@ -38,8 +39,8 @@ func tagOf(directory string) string {
 	return "no_" + directory
 }
 
-// expectedListings returns the texts that each file contains about a store, by the path of the file in
-// the repository.
+// expectedListings returns the texts that must be in files which list stores, for one store. The keys are the paths of the
+// files in the repository.
 func expectedListings(directory, name, driver string) map[string][]string {
 	tag := tagOf(directory)
 	path := "adapters/changefeed/" + directory
@@ -50,7 +51,7 @@ func expectedListings(directory, name, driver string) map[string][]string {
 		"adapters/changefeed/internal/fixture/fixture.go":     {`"` + driver + `"`},
 		"adapters/changefeed/internal/fixture/safety_test.go": {`"` + name + `"`},
 		"tools/repository/buildtags_test.go":                  {`"` + tag + `":`, `{"` + driver + `"}`},
-		"cmd/elector/changefeed.go":                           {"// " + name + "\n"}, // the errors of wrong credentials
+		"cmd/elector/changefeed.go":                           {"// " + name + "\n"}, // the case of wrong credentials
 		"docs/changefeed-stores.md":                           {"\n## " + name + "\n", "`" + path + "`"},
 		"docs/elector.md":                                     {"| `" + tag + "` | ", "stores on " + name + " |"},
 		"docs/modules.md":                                     {"| `" + path + "` | store |"},

@@ -91,7 +91,7 @@ func (o *Opener) NewStore() (changefeed.Store, error) { return o.newStore() }
 // return the same error.
 func (o *Opener) Close() error { return o.close() }
 
-// driver checks an address, and returns the function that opens it.
+// driver checks an address without sending a request, and returns the function that opens it.
 type driver func(a address) (connector, error)
 
 // connector opens an address that a driver has checked.
@@ -101,15 +101,15 @@ type connector func(ctx context.Context) (*Opener, error)
 // can exclude adds it in init.
 var drivers = map[string]driver{"memory": openMemory}
 
-// electionPackages contains the package that implements elections on a system that is not a store, by the
-// scheme of its addresses.
+// electionPackages contains, by the schemes of their addresses, the systems that are not stores but have elections of
+// their own: the values are the packages that implement these.
 var electionPackages = map[string]string{
 	"zookeeper": "leaderelection (elector: --backend zookeeper --zookeeper-servers host:port,...)",
 	"etcd":      "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints host:port,...)",
 	"etcds":     "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints https://host:port,...)",
 }
 
-// driverLogs contains a function for each driver that prints messages on standard error, which makes it
+// driverLogs contains one function for each driver that prints messages on standard error. The function makes the driver
 // pass them to a logger.
 var driverLogs []func(log *slog.Logger)
 
@@ -157,9 +157,9 @@ func prepare(cfg Config) (connector, address, error) {
 // which can be because of a password that is not escaped, the result is "(address hidden)".
 func Redacted(address string) string { return transport.Redact(address) }
 
-// Open opens a connection. It depends on the driver whether Open waits for a server. It
-// does not wait after ctx is done; ctx does not matter after Open has returned. If the
-// address is invalid, the error wraps [leaderelection.ErrInvalid]. If no server accepts the
+// Open opens a connection. It depends on the driver whether Open waits for a server. Open
+// returns when ctx is done; after it has returned, ctx has no effect any more. If the address
+// is invalid, the error wraps [leaderelection.ErrInvalid]. If no server accepts the
 // connection, or ctx is done first, it wraps [leaderelection.ErrUnreachable]. Errors never
 // contain a password.
 func Open(ctx context.Context, cfg Config) (*Opener, error) {
@@ -172,7 +172,7 @@ func Open(ctx context.Context, cfg Config) (*Opener, error) {
 		err    error
 	}
 	results := make(chan result)
-	go func() { // Connect on a separate goroutine, because some drivers do not observe a context while they connect.
+	go func() { // on a goroutine, because some drivers ignore the context while they connect
 		o, err := connect(ctx)
 		select {
 		case results <- result{o, err}:

@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// RethinkDB's driver leaks this goroutine if it cannot connect.
+	// The driver of RethinkDB leaks this goroutine if it cannot connect.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hailocab/go-hostpool.(*epsilonGreedyHostPool).epsilonGreedyDecay"))
 }
 
@@ -202,7 +202,7 @@ func TestOpen_PostgresRejectsDowngradeOfTLS(t *testing.T) {
 		passwords := make(chan string, 1)
 		_, port, err := net.SplitHostPort(servePostgres(t, passwords))
 		require.NoError(t, err)
-		// The second server is not on this machine. A connection to it fails immediately.
+		// The second server is not on this machine, so the login must be protected. A connection to it fails immediately.
 		cfg := storeurl.Config{URL: "postgres://me:secret@127.0.0.1:" + port + ",255.255.255.255:1/db?" + mode, Election: "jobs"}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -266,7 +266,7 @@ func TestOpen_NATSUserWithoutPasswordIsToken(t *testing.T) {
 // that a local server names, unless AllowPlainCredentials is set.
 func TestOpen_NATSNoCredentialsToDiscoveredServer(t *testing.T) {
 	for _, allow := range []bool{false, true} {
-		// Both servers name each other, and close each connection that has logged in.
+		// Each server names the other one, and closes a connection when the client has logged in.
 		var logins [2]chan struct{}
 		var addresses [2]string
 		named := make(chan struct{})
@@ -396,7 +396,7 @@ func TestOpen_AcceptsGivenRisks(t *testing.T) {
 func TestOpen_RedisReleasesConnectionIfContextIsDone(t *testing.T) {
 	closed := make(chan struct{}, 10)
 	address := serve(t, func(conn net.Conn) {
-		_, _ = io.Copy(io.Discard, conn) // read until the client closes the connection
+		_, _ = io.Copy(io.Discard, conn) // until the client closes the connection
 		closed <- struct{}{}
 	})
 	store := newStore(t, storeurl.Config{URL: "redis://" + address + "?read_timeout=1h"})
@@ -427,7 +427,7 @@ func TestOpen_ErrorNamesServerThatDoesNotAnswer(t *testing.T) {
 			t.Run(url+" "+server.reason, func(t *testing.T) {
 				t.Parallel()
 				if strings.HasPrefix(url, "nats") && server.reason == "refused" {
-					server.reason = "no connection to a server" // the client of NATS does not reveal the server
+					server.reason = "no connection to a server" // the client of NATS does not say which server it is
 				}
 				for {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -523,8 +523,8 @@ func TestOpen_SendsOnlyTLSHandshake(t *testing.T) {
 				b := make([]byte, 8)
 				if n, _ := conn.Read(b); n > 0 {
 					select {
-					// Check the first byte: a TLS handshake, or the packet by which PostgreSQL's client
-					// requests TLS.
+					// The first byte must be that of a TLS handshake, or of the packet by which
+					// PostgreSQL's client requests TLS.
 					case first <- map[bool]byte{true: 0x16, false: b[0]}[c.scheme == "postgres" && n == 8 && b[4] == 4 && b[5] == 0xd2]:
 					default:
 					}
@@ -544,8 +544,7 @@ func TestOpen_SendsOnlyTLSHandshake(t *testing.T) {
 				defer reading.Wait()
 				defer cancel()
 				reading.Go(func() {
-					// Retry, because connections can be closed before a client sends anything on a busy
-					// machine.
+					// Retry: on a busy machine, a connection can be closed before the client has sent anything.
 					for ctx.Err() == nil {
 						_, _ = store.Read(ctx)
 					}
@@ -576,7 +575,7 @@ func TestNewElection_ReturnsErrUnreachableIfRefused(t *testing.T) {
 	for _, scheme := range storeurl.Schemes() {
 		url, ok := urls[scheme]
 		switch {
-		case ok && url == "", strings.HasSuffix(scheme, "+srv"): // skip drivers that have no server or need a name server
+		case ok && url == "", strings.HasSuffix(scheme, "+srv"): // skip drivers that have no server, or that need a name server
 			continue
 		case strings.HasPrefix(scheme, "redis"):
 			url = scheme + "://127.0.0.1:1"

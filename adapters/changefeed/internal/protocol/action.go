@@ -8,7 +8,7 @@ const (
 	None      Op = iota
 	Claim        // Claim makes this candidate the leader.
 	Heartbeat    // Heartbeat renews the lease of the leader.
-	Release      // Release the record, or make sure that an unresolved claim fails.
+	Release      // Release the record, or write it unchanged so that an unresolved claim fails.
 	RaiseTerm    // Increase the term of an unclaimed record to the greatest known term.
 	Read
 	Create
@@ -24,17 +24,17 @@ type ActionKind uint8
 
 // The kinds of actions that the protocol outputs.
 const (
-	Send                 ActionKind = iota // Send Op, which replaces Prev by Record.
+	Send                 ActionKind = iota // Send the request Op; if it is a write, Record replaces Prev.
 	Subscribe                              // Open a feed, which replaces the current one.
 	Lead                                   // Start a leadership with Term.
 	Extend                                 // Extend the lease, which is now measured from Sent.
 	Demote                                 // End the leadership, because of Reason.
 	ReportLeader                           // Report the new leader, Leader, with Term.
 	ReportFeed                             // Report that the feed works.
-	ReportFeedFailure                      // Report that the feed has failed, or is late if Reason is Stale.
+	ReportFeedFailure                      // Report that the feed has failed, or, if Reason is Stale, delivers too late.
 	ReportHeartbeatError                   // Report that a heartbeat has failed.
 	ReportHeartbeat                        // Report a heartbeat of Leader with Term.
-	RequestResign                          // Request the program to hand over.
+	RequestResign                          // Tell the program that another candidate is to lead.
 	Finish                                 // End the candidacy, because of Reason.
 )
 
@@ -43,7 +43,7 @@ type Reason uint8
 
 // The reasons why the protocol outputs an action.
 const (
-	Failed     Reason = iota // The reason is the error of the input.
+	Failed     Reason = iota // The error of the input is the reason.
 	Expired                  // The lease has expired.
 	Superseded               // The record names another leader.
 	RecordLost               // The record was deleted, and possibly created again.
@@ -55,7 +55,7 @@ const (
 	Exhausted                // The next term would be greater than MaxTerm.
 )
 
-// Action is an action that the runtime must perform. Its Kind determines which fields are set.
+// Action is an action that the caller of Step must perform. Its Kind determines which fields are set.
 type Action struct {
 	Kind   ActionKind
 	Op     Op

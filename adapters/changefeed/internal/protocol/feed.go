@@ -2,7 +2,7 @@ package protocol
 
 import "time"
 
-// noteFeedWorks notes that the feed has delivered an event.
+// noteFeedWorks records that the feed has delivered an event, and reports it if it is the feed's first.
 func (m *machine) noteFeedWorks() {
 	if m.FeedOpen && !m.FeedWorks {
 		m.FeedWorks, m.FeedFailures = true, 0
@@ -10,7 +10,7 @@ func (m *machine) noteFeedWorks() {
 	}
 }
 
-// noteDelivery notes that the feed has delivered r.
+// noteDelivery records that the feed has delivered r, which may be the write that it was expected to deliver.
 func (m *machine) noteDelivery(r Record) {
 	m.noteFeedWorks()
 	m.FeedSeq, m.FeedEpoch = r.Seq, r.Epoch
@@ -19,8 +19,8 @@ func (m *machine) noteDelivery(r Record) {
 	}
 }
 
-// expectDelivery notes a write that the feed must deliver within limit, unless the feed has
-// already delivered it, or must deliver an earlier write.
+// expectDelivery sets a write that the feed must deliver within limit. It does nothing if the feed has already delivered
+// the write, or if another write is already expected.
 func (m *machine) expectDelivery(epoch string, seq uint64, limit time.Duration) {
 	if m.ExpectedSeq == 0 && (m.FeedEpoch != epoch || m.FeedSeq < seq) {
 		m.ExpectedSeq, m.ExpectedEpoch, m.ExpectedBy = seq, epoch, m.now+limit
@@ -54,7 +54,7 @@ func (m *machine) maintainFeed() {
 		return
 	}
 	m.FeedOpen, m.FeedSeq, m.FeedEpoch = true, 0, ""
-	m.expectDelivery("", 1, m.cfg.ElectionMax) // expect the first event, whatever it is
+	m.expectDelivery("", 1, m.cfg.ElectionMax) // the first event, whatever it is
 	m.isDue(m.ExpectedBy)
 	m.addAction(Action{Kind: Subscribe})
 }

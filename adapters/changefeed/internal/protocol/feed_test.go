@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFeed_IsReopenedWithPausesAfterFailures checks that a feed that delivers no first event is replaced, and
-// that feeds are opened with pauses after failures, and not after Resign.
+// TestFeed_IsReopenedWithPausesAfterFailures checks that a feed that delivers no first event is replaced, that there are
+// pauses between attempts to open feeds that fail, and that no feed is opened after Resign.
 func TestFeed_IsReopenedWithPausesAfterFailures(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	c.now = c.cfg.ElectionMax - 1
@@ -82,7 +82,7 @@ func TestFeed_FailureStopsClaimsAndLeadership(t *testing.T) {
 	c = newLeader(t, defaultConfig)
 	heartbeat := c.heartbeat()
 	c.acknowledge(heartbeat)
-	for range 2 { // The second failure does not extend the limit of the first.
+	for range 2 { // The second failure must not extend the time limit that the first has set.
 		c.step(Input{Kind: FeedDown})
 		c.now = c.state.SubscribeAt
 		require.True(t, hasAction(c.stepTime(), Subscribe))

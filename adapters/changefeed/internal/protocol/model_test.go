@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The model checker tries every order of events, breadth first, with the function that the runtime
-// calls. Time advances in whole units, and between two events each candidate's clock advances by one
-// or two units. Otherwise events are not restricted:
+// The model checker tries every order of events, breadth first. It calls Step, as the runtime does. Time
+// advances in whole units, and between two events each candidate's clock advances by one or two units.
+// Otherwise events are not restricted:
 //
 //   - A request is executed at any time, or never. Its response arrives at any time, or is lost. The
 //     candidate gives up at any time, after which the request may still be executed.
@@ -34,25 +34,24 @@ type model struct {
 	cfg         Config
 	candidates  int
 	writes      int   // writes is the greatest number of writes after the first record.
-	lateWrites  bool  // lateWrites lets requests be executed after the candidate gave up.
+	lateWrites  bool  // lateWrites means that requests may be executed after the candidate has given up.
 	resigns     bool  // resigns lets candidates resign.
 	feedsFail   bool  // feedsFail lets feeds fail.
 	forgedHints bool  // forgedHints adds messages that any client could send.
-	listens     bool  // listens lets leaders lead on until they resign, if another candidate is named as transfer target.
+	listens     bool  // listens means that leaders, if another candidate is the transfer target, lead on until they resign.
 	transfers   uint8 // transfers is the number of transfer requests.
 	losses      uint8 // losses is how often the record is lost.
 	limit       int   // limit is the greatest number of visited states, or 0 for all.
 
 	// Each of the following fields replaces a rule by a wrong one. The checker must find a violation if
 	// one of them is set.
-	upsert             bool // Writes replace any record.
+	upsert             bool // A write replaces any record, not only the expected one.
 	leaseFromResponse  bool // Leases are measured from the response.
 	leadBeforeResponse bool // A claim makes the candidate leader immediately, without a lease, as in leaderfeed.
 	trustHints         bool // Hints count as records that were read.
 }
 
-// pending is a request between a candidate and the store. It contains records by their numbers in
-// checker.records.
+// pending is a request between a candidate and the store. prev and next are the numbers of records in checker.records.
 type pending struct {
 	op         Op
 	prev, next uint16
@@ -63,7 +62,7 @@ type node struct {
 	state    uint32 // state is the number of the State in checker.states. In it, the candidate's clock shows 0.
 	request  pending
 	executed bool    // executed reports whether request was executed and its response is in flight.
-	late     pending // late is a request that the candidate gave up, and that may still be executed.
+	late     pending // late is a request that the candidate has given up, and that may still be executed.
 }
 
 // system is the state of all candidates and of the store. Two equal systems have the same future.
@@ -93,7 +92,7 @@ type checker struct {
 	problem  string
 }
 
-// numbering assigns a number to each value.
+// numbering numbers values, so that a system can contain a small number instead of a value.
 type numbering[T comparable] struct {
 	numbers map[T]uint32
 	values  []T
@@ -244,12 +243,12 @@ func (c *checker) expand(s system) {
 	}
 }
 
-// observedHint is the kind of a step with the input Observed that has Hint set. The protocol has no such kind, so the
-// number is greater than all of its kinds.
+// observedHint stands for the input Observed with Hint set, in the keys of steps. It is greater than all kinds of the
+// protocol, which has no separate kind for that.
 const observedHint = InputKind(100)
 
-// forgeHints sends messages to candidate i that any client could send: that the known record was
-// written again, with the Seq of any later state or the next one, or that it was released.
+// forgeHints sends candidate i messages that any client could send, which say that the record known was written again,
+// with the Seq of any later state or the next one, or that it was released.
 func (c *checker) forgeHints(s system, i int, known Record) {
 	released := known
 	released.Leader, released.Session, released.TTL = "", "", 0
@@ -267,8 +266,8 @@ func (c *checker) describe(r uint16) string {
 	return fmt.Sprintf("seq %d (epoch %s, leader %q, term %d)", rec.Seq, rec.Epoch, rec.Leader, rec.Term)
 }
 
-// advanceClocks advances each clock by one or two units. It does not advance all clocks by two units,
-// because that is the same as one unit twice.
+// advanceClocks visits the systems in which each clock has advanced by one or two units. It omits the one in which all
+// have advanced by two, because that can be reached by one unit twice.
 func (c *checker) advanceClocks(s system) {
 	for speeds := range 1<<c.candidates - 1 {
 		next := s
@@ -315,7 +314,7 @@ func (c *checker) advanceRequests(s system, i int) {
 		c.execute(s, i, n.request, false)
 	}
 	if n.request.op == Read || n.request.op == Create {
-		return // A lost Read or Create is the same as a request that has not been executed.
+		return // The loss of a Read or Create is the same as if it is not executed yet.
 	}
 	next := s
 	if c.lateWrites && !n.executed && n.late.op == None {
@@ -325,8 +324,8 @@ func (c *checker) advanceRequests(s system, i int) {
 	c.step(s, i, Responded, Unknown, 0, eventGivesUp[i])
 }
 
-// execute executes a request at the store. Requests that change nothing are answered immediately,
-// because reads of any age cover later responses.
+// execute executes a request at the store. A request that changes nothing is answered immediately: a later response need
+// not be explored, because reads return states of any age.
 func (c *checker) execute(s system, i int, r pending, late bool) {
 	latest := &c.records.values[s.history[s.states-1]]
 	prev := &c.records.values[r.prev]
@@ -388,7 +387,7 @@ func (c *checker) step(s system, i int, kind InputKind, outcome Outcome, record 
 	}
 	n := &s.nodes[i]
 	if n.state == result.state && kind != Responded {
-		return // Skip an input that changes nothing.
+		return // The input has changed nothing.
 	}
 	n.state = result.state
 	if kind == Responded {
@@ -436,9 +435,9 @@ func (c *checker) callStep(key stepKey) (result stepResult) {
 	return result
 }
 
-// canonicalState removes from s what cannot influence the future: how long a time has passed. It also
-// removes pauses and the state of the feed: in the model, pauses end at any time, and a failed feed
-// works again immediately.
+// canonicalState removes from s what cannot influence the future, such as how long ago something happened, so that fewer
+// states are different. It also removes pauses and the state of the feed: in the model, pauses end at any time, and a
+// failed feed works again immediately.
 func canonicalState(s State, cfg *Config) State {
 	s.FeedOpen, s.FeedWorks, s.FeedFailures, s.SubscribeAt, s.FeedDeadline = true, true, 0, 0, 0
 	s.FeedSeq, s.FeedEpoch, s.ExpectedSeq, s.ExpectedEpoch, s.ExpectedBy = 0, "", 0, "", 0
@@ -497,7 +496,8 @@ func TestModel_SatisfiesInvariants(t *testing.T) {
 	}
 }
 
-// TestModel_SatisfiesInvariantsInLargeModels checks the same as TestModel_SatisfiesInvariants, for hours.
+// TestModel_SatisfiesInvariantsInLargeModels checks the same as TestModel_SatisfiesInvariants in models with more writes
+// and candidates, which takes hours.
 func TestModel_SatisfiesInvariantsInLargeModels(t *testing.T) {
 	if !*large {
 		t.Skip("takes hours: run with -model.large")
@@ -528,7 +528,7 @@ func TestModel_SatisfiesInvariantsInLargeModels(t *testing.T) {
 // replaced by an unsafe one.
 func TestModel_FindsUnsafeRules(t *testing.T) {
 	shortWait := configInUnits(3, 4)
-	shortWait.Kappa = 1 // The rates of clocks are not taken into account.
+	shortWait.Kappa = 1 // Kappa 1 ignores that clocks run at different rates.
 	for name, m := range map[string]model{
 		"WaitTooShort":      {cfg: shortWait, candidates: 2, writes: 3},
 		"LeaseFromResponse": {cfg: configInUnits(2, 4), candidates: 2, writes: 3, leaseFromResponse: true},

@@ -1,9 +1,8 @@
 package protocol
 
-// observe implements R1: a newer record becomes Current, and restarts the wait at the time at which it
-// was observed. An older record changes nothing, and does not restart the wait. A record that confirms a
-// hint does not restart the wait either: the store's feed also delivers it after it has received no
-// message for some time.
+// observe implements R1: a newer record becomes Current, and the wait for a claim starts again when it is observed. A
+// record that is not newer changes nothing. A record that confirms a hint does not restart the wait either: after a
+// crash of the leader, the store's feed delivers it because it has received no message for some time.
 func (m *machine) observe(r Record) {
 	if m.Known && r.Epoch == m.Current.Epoch &&
 		(r.Seq < m.Current.Seq || r.Seq == m.Current.Seq && (!m.Hinted || m.confirmHint(r))) {
@@ -15,7 +14,7 @@ func (m *machine) observe(r Record) {
 	heartbeat := m.Known && !otherEpoch && r.Session == m.Current.Session && r.Term == m.Current.Term &&
 		(r.Nominee == "" || r.Nominee == m.Current.Nominee) && r.Session != m.cfg.Session
 	if m.Epoch != "" && Generation(r.Epoch) > Generation(m.Epoch) {
-		// The election has ended and was restarted, and the candidate has missed the end.
+		// The election was ended and restarted, and the candidate has not noticed the end.
 		m.stopLeading(Ended)
 		m.finish(Ended)
 		return
@@ -25,13 +24,13 @@ func (m *machine) observe(r Record) {
 	m.GreatestTerm = max(m.GreatestTerm, r.Term)
 	m.ClaimAt = m.now + m.claimDelay(m.TTL)
 	if r.Session != m.cfg.Session {
-		// Only a write of another candidate resets the failures: an own write that was not acknowledged
-		// remains a failure.
+		// Only a write of another candidate resets the failures. A write of this candidate that is observed, but was
+		// not acknowledged, remains a failure.
 		m.Failures, m.RetryAt = 0, 0
 	}
 	if m.Unresolved && (r.Epoch != m.UnresolvedEpoch || r.Seq > m.UnresolvedSeq) {
-		// An unresolved request cannot be executed any more, because the record that it would replace
-		// has been replaced.
+		// The unresolved request cannot be executed any more, because another record has replaced the one that it
+		// would replace.
 		m.Unresolved = false
 	}
 	switch {
@@ -39,7 +38,7 @@ func (m *machine) observe(r Record) {
 		m.stopLeading(Ended)
 		m.finish(Ended)
 		return
-	case m.Leading && otherEpoch: // The record was deleted and created again since it was read.
+	case m.Leading && otherEpoch: // The record was deleted and created again since the last read.
 		m.stopLeading(RecordLost)
 	case m.Leading && (r.Session != m.cfg.Session || r.Term != m.Term):
 		m.stopLeading(Superseded)
@@ -52,10 +51,10 @@ func (m *machine) observe(r Record) {
 	}
 }
 
-// observeTTL sets TTL before r becomes Current. A leader writes the same TTL, which is its lease, in
-// all records of a term, so all others were edited by hand. Waiting for less than the lease is not
-// safe: TTL never decreases within a term. A greater TTL is ignored if two records in a row contained
-// the known TTL, until the next write repeats the greater one.
+// observeTTL sets TTL, for which candidates wait, before r becomes Current. A leader writes the same TTL, its lease, in
+// all records of a term, so any other TTL was edited by hand. Waiting for less than the lease would not be safe, so TTL
+// never decreases within a term. A greater TTL is ignored if two records in a row contained the known one, until the
+// next write repeats the greater one.
 func (m *machine) observeTTL(r Record) {
 	last := m.Current
 	switch {
@@ -68,10 +67,9 @@ func (m *machine) observeTTL(r Record) {
 	}
 }
 
-// observeHint implements R1 for a record from a message that any client could have sent. A hint of
-// the leader's next heartbeat restarts a follower's wait; the follower reads the record before its
-// claim replaces it. A leader knows its own heartbeats by their responses, and ignores the hint.
-// Any other hint of a newer record causes a read.
+// observeHint implements R1 for a hint: a record from a message that any client could have sent. A hint of the leader's
+// next heartbeat restarts a follower's wait; the follower reads the record before it claims it. A leader knows its own
+// heartbeats by their responses, and ignores the hint. A hint of any other newer record causes a read.
 func (m *machine) observeHint(r Record) {
 	next := m.Current
 	next.Seq, next.Time, next.Version = r.Seq, r.Time, r.Version
@@ -86,9 +84,9 @@ func (m *machine) observeHint(r Record) {
 	}
 }
 
-// confirmHint compares Current, which is a hint, with r, which is not, and reports whether they
-// are the same record. If so, the wait continues from the hint. If not, confirmHint drops the
-// hint, and r becomes Current whatever its Seq is.
+// confirmHint is called if Current is from a hint and r is not, and reports whether they are the same record. If so, the
+// wait continues from the time of the hint. If not, confirmHint drops the hint, so that r becomes Current whatever its
+// Seq is.
 func (m *machine) confirmHint(r Record) bool {
 	m.Hinted = false
 	r.Time = m.Current.Time
@@ -102,8 +100,8 @@ func (m *machine) confirmHint(r Record) bool {
 	return false
 }
 
-// observeMissing implements R10: the candidate creates the record again, and waits as if a leader
-// held it, because an unknown leader may hold the lost record.
+// observeMissing implements R10: the candidate creates the record again. It then waits as if a leader held the record,
+// because an unknown leader may have held the lost one.
 func (m *machine) observeMissing() {
 	m.stopLeading(RecordLost)
 	m.Known, m.Missing, m.MustRead, m.Unresolved, m.Hinted = false, true, false, false, false

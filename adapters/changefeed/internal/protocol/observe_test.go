@@ -32,8 +32,8 @@ func TestObserve_NewerRecordRestartsWait(t *testing.T) {
 	require.Equal(t, 4*time.Second, c.state.ClaimAt)
 }
 
-// TestObserve_WaitsForTTLOfRecord checks that a candidate waits according to the TTL of the record, and not according
-// to its own lease.
+// TestObserve_WaitsForTTLOfRecord checks that the time for which a candidate waits depends on the TTL of the record, and
+// not on the candidate's own lease.
 func TestObserve_WaitsForTTLOfRecord(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	r := heldRecord(5)
@@ -42,10 +42,9 @@ func TestObserve_WaitsForTTLOfRecord(t *testing.T) {
 	require.GreaterOrEqual(t, c.state.ClaimAt, 80*time.Second)
 }
 
-// TestObserve_LimitsEffectOfEditedTTL checks that a TTL that was edited by hand does not make a follower wait
-// for less than the lease of the leader, or for longer than a known lease, and that a follower uses a TTL that
-// the leader uses. Each test is a series of records of one term and the TTL for which a follower waits after
-// each of them.
+// TestObserve_LimitsEffectOfEditedTTL checks that a TTL that was edited by hand does not make a follower wait for less
+// than the lease of the leader, or for longer than a known lease, and that a follower adopts a TTL that the leader
+// repeats. Each case is a series of records of one term, with the TTL for which a follower waits after each of them.
 func TestObserve_LimitsEffectOfEditedTTL(t *testing.T) {
 	const short, lease, long = 10 * time.Second, time.Minute, time.Hour
 	for name, test := range map[string]struct{ written, waits []time.Duration }{
@@ -236,9 +235,9 @@ func TestObserveHint_IgnoresHintWithoutLeader(t *testing.T) {
 	require.True(t, c.state.Missing)
 }
 
-// TestObserveHint_IgnoresHintWhileLeading checks that a forged message with the leader's session does not change
-// the version that the leader's next heartbeat replaces: otherwise all heartbeats would fail until the lease
-// expires.
+// TestObserveHint_IgnoresHintWhileLeading checks that a forged message with the leader's session does not change the
+// record, and so the version, that the leader's next heartbeat replaces: otherwise heartbeats would fail until the
+// lease expires.
 func TestObserveHint_IgnoresHintWhileLeading(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	mine := c.state.Current
@@ -249,9 +248,9 @@ func TestObserveHint_IgnoresHintWhileLeading(t *testing.T) {
 	require.Equal(t, mine, c.heartbeat().Prev)
 }
 
-// TestObserveHint_ConfirmationDoesNotRestartWait checks that a feed that delivers the record of a hint again does
-// not restart the wait: feeds read the record when they have received no message for some time, as after a crash
-// of the leader.
+// TestObserveHint_ConfirmationDoesNotRestartWait checks that the wait does not start again when the feed delivers the
+// record of a hint. Feeds read the record when they have received no message for some time, as after a crash of the
+// leader, and the next leader must not be delayed by that.
 func TestObserveHint_ConfirmationDoesNotRestartWait(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.now = time.Second

@@ -24,15 +24,14 @@ type Record struct {
 // not wait. An unclaimed record is not released.
 func (r Record) Released() bool { return r.Leader == "" && r.Session == "" && r.Term > 0 && r.TTL == 0 }
 
-// MaxTerm is the greatest term of a record. All stores keep numbers up to it exactly. A record
-// with a greater term was not written by a candidate.
+// MaxTerm is the greatest term of a record. All stores keep integers up to MaxTerm exactly. Only a record that was
+// edited or damaged has a greater term.
 const MaxTerm = 1<<53 - 1
 
-// FirstTerm returns the term of an unclaimed record. known is the greatest term that is known to
-// have been used, and wall is the time by the wall clock. Leaders that no remaining candidate has
-// seen may have used greater terms than known, but no greater ones than the wall clock, as far as
-// it can be trusted. The limit of wall leaves terms for later leaders even if the wall clock is
-// wrong by millennia.
+// FirstTerm returns the term of an unclaimed record. known is the greatest term that the candidate knows, and wall is the
+// time by the wall clock, as a term. Leaders that no remaining candidate has observed may have used greater terms than
+// known, but none greater than the wall clock's time, as far as that clock can be trusted. wall is limited, so that
+// terms for later leaders remain even if the wall clock is wrong by millennia.
 func FirstTerm(known, wall uint64) uint64 { return max(known, min(wall, MaxTerm/2)) }
 
 // Generation returns the number at the beginning of an epoch. It increases with each restart of

@@ -18,7 +18,7 @@ func (m *machine) sendNextRequest() {
 	}
 	switch {
 	case m.Missing:
-		if m.cfg.Create { // A candidate that leaves does not come here.
+		if m.cfg.Create { // A candidate that leaves has finished above, and so creates nothing.
 			m.send(Create, Record{Epoch: m.Epoch, Term: m.unclaimedTerm(), Seq: 1, TTL: m.cfg.Lease})
 		}
 	case m.MustRead:
@@ -66,12 +66,11 @@ func (m *machine) mayClaim() bool {
 			m.isDue(m.ClaimAt))
 }
 
-// maxLostClaims is the number of lost claims after which a candidate yields.
+// maxLostClaims is the number of lost claims and leases after which a candidate yields to the others.
 const maxLostClaims = 2
 
-// mustYield reports whether the candidate must let others lead, because the store applies its
-// claims, but does not acknowledge the claims or the heartbeats that follow: the candidate cannot
-// lead, and each of its claims restarts the wait of the others.
+// mustYield reports whether the candidate must let others lead: the store applies its claims, but does not acknowledge
+// them or the heartbeats that follow. Such a candidate cannot lead, and each of its claims makes the others wait again.
 func (m *machine) mustYield() bool { return m.LostClaims >= maxLostClaims }
 
 func (m *machine) sendClaim() {
@@ -94,8 +93,8 @@ func (m *machine) sendHeartbeat() {
 	m.send(Heartbeat, next)
 }
 
-// sendRelease implements R8. It writes a record of another candidate unchanged: after that write,
-// no claim of this candidate can be executed any more.
+// sendRelease implements R8. If the record is another candidate's, it is written again with the same leader: after that
+// write, no earlier claim of this candidate can be executed any more.
 func (m *machine) sendRelease() {
 	next := m.Current
 	if next.Session == m.cfg.Session {
@@ -107,8 +106,8 @@ func (m *machine) sendRelease() {
 	m.send(Release, next)
 }
 
-// hasLeft reports whether the record does not contain the candidate as leader, and no request
-// that the candidate has sent can change that.
+// hasLeft reports whether the record does not contain the candidate as leader, and no request that it has sent can still
+// change that.
 func (m *machine) hasLeft() bool {
 	switch {
 	case !m.Claimed || m.Missing:

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_IsNotSentBeyondLastTerm checks that a candidate does not claim a record with a term that not all stores
-// can keep.
+// TestClaim_IsNotSentBeyondLastTerm checks that a candidate does not claim a record if the next term would be so great
+// that not all stores can keep it.
 func TestClaim_IsNotSentBeyondLastTerm(t *testing.T) {
 	for _, test := range []struct {
 		term uint64

@@ -12,8 +12,8 @@ func (m *machine) applyResponse() {
 		if op == Heartbeat {
 			m.addAction(Action{Kind: ReportHeartbeatError})
 		}
-		// Pause, because the table or bucket for the record does not exist, or the results of requests
-		// contradict each other.
+		// Pause if the table or bucket for the record does not exist, or if the results of requests contradict each
+		// other.
 		if op == Create || m.Failures > 1 {
 			m.RetryAt = m.now + m.retryPause(m.Failures)
 		}
@@ -24,7 +24,7 @@ func (m *machine) applyResponse() {
 		m.countFailure()
 		m.MustRead = true
 		m.expectDelivery(m.OpEpoch, m.OpSeq+1, m.cfg.ElectionMin)
-		if m.Failures > 1 { // Pause, because reads lag behind the record with which writes are compared.
+		if m.Failures > 1 { // Pause, because reads may lag behind the record with which the store compares writes.
 			m.RetryAt = m.now + m.retryPause(m.Failures)
 		}
 	case Unknown: // R5: the candidate does not know whether the write was executed
@@ -65,7 +65,7 @@ func (m *machine) applySuccess(op Op) {
 	}
 	r := m.in.Record
 	m.Failures, m.RetryAt = 0, 0
-	m.Known = m.Known && !m.Hinted // Forget a hint: a false one may have a greater Seq than the record.
+	m.Known = m.Known && !m.Hinted // Drop a hint: if it is false, its Seq may be greater than that of the written record.
 	m.expectDelivery(r.Epoch, r.Seq, m.cfg.ElectionMin)
 	m.observe(r)
 	isMine := m.Known && m.Current.Epoch == r.Epoch && m.Current.Session == m.cfg.Session && m.Current.Term == m.OpTerm
@@ -87,20 +87,20 @@ func (m *machine) applySuccess(op Op) {
 // if the candidate leaves, or has no working feed and would step down for that reason.
 func (m *machine) mayLead() bool { return !m.Leaving && (m.FeedWorks || m.cfg.KeepLeading) }
 
-// failuresBeforeRestore is the number of failed requests in a row after which a candidate accepts
-// an older state of the record.
+// failuresBeforeRestore is the number of failed requests in a row after which a candidate accepts that the store
+// contains an older state of the record than it has observed.
 const failuresBeforeRestore = 3
 
-// isRestored reports whether the store has returned to an older state of the record, by a failover
-// that lost writes or from a backup. The result of a late read looks the same, but after so many
-// failures it does no harm to accept such a result.
+// isRestored reports whether r shows that the store has returned to an older state of the record, because of a failover
+// that lost writes or a backup. A read that is late also returns an older state, but after so many failures it does no
+// harm to accept it.
 func (m *machine) isRestored(r Record) bool {
 	return m.Known && m.Failures >= failuresBeforeRestore &&
 		r.Epoch == m.Current.Epoch && r.Seq <= m.Current.Seq && r.Version != m.Current.Version
 }
 
-// acceptRestored makes the candidate accept an older state of the record, and delays its claim: a
-// leader in the states that the store has lost may act until its lease expires.
+// acceptRestored makes the candidate accept an older state of the record, and delays its claims: a leader that the store
+// has forgotten may act until its lease expires.
 func (m *machine) acceptRestored() {
 	m.Known, m.Unresolved, m.ExpectedSeq, m.FeedSeq, m.FeedEpoch = false, false, 0, 0, ""
 	m.HoldUntil = m.now + m.claimDelay(max(m.cfg.Lease, m.TTL))

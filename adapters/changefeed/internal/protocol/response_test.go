@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_LateResponseDoesNotMakeLeader checks that a claim whose response arrives after the lease, by either
-// clock, does not make the candidate the leader.
+// TestClaim_LateResponseDoesNotMakeLeader checks that a claim does not make the candidate the leader if the response
+// arrives after the lease, by the time that is passed to Step or according to the field Late.
 func TestClaim_LateResponseDoesNotMakeLeader(t *testing.T) {
 	for _, lateByOtherClock := range []bool{false, true} {
 		c, claim := newClaimant(t, defaultConfig)
@@ -104,7 +104,8 @@ func TestConflict_ReplacesStaleFeed(t *testing.T) {
 }
 
 // TestRestoredState_IsClaimedAfterLostLeasesExpire checks that a candidate accepts after some time that the store has
-// returned to an older state, and claims the record only after the leases of lost states have expired.
+// returned to an older state, and claims the record only after the leases of leaders that the store has forgotten have
+// expired.
 func TestRestoredState_IsClaimedAfterLostLeasesExpire(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.deliver(c.state.Current)

@@ -8,8 +8,8 @@ package protocol
 
 import "time"
 
-// Time is a time by a candidate's own clock, measured from an instant that the candidate chooses.
-// The times of two candidates are never compared.
+// Time is a time by a candidate's own clock, as the duration since an instant that the candidate chooses. Times of
+// different candidates are never compared.
 type Time = time.Duration
 
 // Never is later than any other Time.
@@ -19,15 +19,15 @@ const Never = Time(1<<63 - 1)
 type Config struct {
 	ID      string
 	Session string
-	// Heartbeat is the time between the sending of two heartbeats, H in docs/changefeed.md.
+	// Heartbeat is the time from sending one heartbeat to sending the next, H in docs/changefeed.md.
 	Heartbeat time.Duration
-	// ElectionMin and ElectionMax bound the time for which a record must not be renewed before
-	// it is claimed.
+	// ElectionMin and ElectionMax bound the time for which a candidate waits for another heartbeat before it
+	// claims the record.
 	ElectionMin, ElectionMax time.Duration
 	// Lease is the time for which an acknowledged heartbeat confirms the leadership, D in
 	// docs/changefeed.md. It is measured from before the heartbeat was sent.
 	Lease time.Duration
-	// Guard is the safety margin: how long before its lease expires a leader stops.
+	// Guard is the safety margin: a leader stops so long before its lease expires.
 	Guard time.Duration
 	// Kappa is the factor by which one clock may be faster than another.
 	Kappa float64
@@ -42,14 +42,14 @@ type State struct {
 	// Current is the newest observed record, if Known is set. Invariant: !Known || !Missing.
 	Known   bool
 	Current Record
-	// TTL is the lease of the leader of Current, or a longer time: a TTL can be edited by hand.
+	// TTL is how long the lease of the leader of Current lasts, or longer, because a TTL can be edited by hand.
 	// TTLRepeated reports whether two records in a row contained it.
 	TTL         time.Duration
 	TTLRepeated bool
-	// ClaimAt is when the candidate may claim a record that is held, if it observes no newer one.
+	// ClaimAt is when the candidate may claim a record that another one holds, if it observes no newer record until then.
 	ClaimAt Time
-	// HoldUntil is the time before which the candidate claims nothing, because the store has lost
-	// writes, and a leader may rely on them.
+	// HoldUntil is the time before which the candidate claims nothing. It is set when the store has lost writes,
+	// because a leader may rely on a lost heartbeat.
 	HoldUntil Time
 	// Missing reports whether the record did not exist when the candidate last observed it.
 	Missing bool
@@ -69,11 +69,11 @@ type State struct {
 	// FeedOpen reports whether a feed is open or being opened, and FeedWorks whether it has
 	// delivered an event.
 	FeedOpen, FeedWorks bool
-	// FeedDeadline is when a leader stops if no feed works until then, unless FeedWorks is set.
+	// FeedDeadline is when a leader stops if its feed has failed and no feed works until then.
 	FeedDeadline Time
 	// FeedFailures is the number of failures since a feed delivered an event, at most maxFailures.
 	FeedFailures uint8
-	// SubscribeAt is when to open the next feed.
+	// SubscribeAt is when to open the next feed, if none is open.
 	SubscribeAt Time
 	// FeedSeq and FeedEpoch are the Seq and the Epoch of the last record that the feed has delivered.
 	FeedSeq   uint64
@@ -107,7 +107,8 @@ type State struct {
 	Leading  bool
 	Term     uint64
 	Deadline Time
-	// RenewedAt is the time before the newest acknowledged claim or heartbeat was sent.
+	// RenewedAt is the time before the newest acknowledged claim or heartbeat was sent. The next heartbeat is due one
+	// interval later.
 	RenewedAt Time
 	// Claimed reports whether the candidate has ever sent a claim.
 	Claimed bool
@@ -115,13 +116,14 @@ type State struct {
 	// expired since the last acknowledged heartbeat, at most maxLostClaims.
 	LostClaims uint8
 
-	// ReleaseAt is the time before which a candidate that does not leave releases no record.
+	// ReleaseAt is the time before which the candidate does not release the record, unless it resigns: until then,
+	// its program may still be stopping.
 	ReleaseAt Time
 
 	// Leaving reports whether the candidate resigns, and Over whether its candidacy is over.
 	Leaving, Over bool
 
-	// WakeAt is when to call Step with a Tick, if there is no other input before.
+	// WakeAt is when the caller must call Step with a Tick, unless it calls Step with another input before.
 	WakeAt Time
 }
 

@@ -16,7 +16,7 @@ func Step(cfg *Config, s State, in Input, now Time) (State, []Action) {
 		}
 		return m.State, nil
 	}
-	m.stopIfExpired() // stop before the input is applied, because a late response must not extend an expired lease
+	m.stopIfExpired() // Stop first, because a late response must not extend an expired lease.
 	m.applyInput()
 	if !m.Over {
 		m.maintainFeed()
@@ -29,7 +29,7 @@ func Step(cfg *Config, s State, in Input, now Time) (State, []Action) {
 	return m.State, m.actions
 }
 
-// machine is one call of [Step]. Its methods change the State and add actions.
+// machine is the state of one call of [Step]. Its methods change the State and add actions.
 type machine struct {
 	State
 	cfg     *Config
@@ -71,7 +71,7 @@ func (m *machine) applyInput() {
 
 func (m *machine) addAction(a Action) { m.actions = append(m.actions, a) }
 
-// isDue reports whether the time t has come. If not, it makes the runtime call Step at t or earlier.
+// isDue reports whether the time t has come. If not, it sets WakeAt so that the caller calls Step at t or earlier.
 func (m *machine) isDue(t Time) bool {
 	if m.now >= t {
 		return true
@@ -80,8 +80,8 @@ func (m *machine) isDue(t Time) bool {
 	return false
 }
 
-// stopIfExpired ends the leadership when the lease has expired, before another candidate may claim the
-// record (the first part of R4), or if no feed has worked for the time of a lease.
+// stopIfExpired ends the leadership when the lease has expired, before another candidate may claim the record (the first
+// part of R4), or when no feed has worked for as long as a lease.
 func (m *machine) stopIfExpired() {
 	if m.Leading && m.isDue(m.Deadline-m.cfg.Guard) {
 		m.stopLeading(Expired)
@@ -97,7 +97,7 @@ func (m *machine) stopLeading(r Reason) {
 			m.countLostClaim()
 		}
 		if m.cfg.Guard > 0 {
-			m.ReleaseAt = m.Deadline // For whatever reason it ends, the program has until its deadline to stop.
+			m.ReleaseAt = m.Deadline // Until the deadline, the program may still be stopping, whatever the reason.
 		}
 		m.Leading = false
 		m.addAction(Action{Kind: Demote, Reason: r})
@@ -121,8 +121,8 @@ func (m *machine) reportHeartbeat(r Record) {
 	}
 }
 
-// claimDelay returns the time T after which a record may be claimed. A lease of ttl has expired
-// then by any clock. The time is random, so that candidates do not claim at the same time.
+// claimDelay returns the time T after which a record with the given ttl may be claimed. By then, the lease has expired by
+// any clock. T is random, so that candidates do not claim at the same time.
 func (m *machine) claimDelay(ttl time.Duration) time.Duration {
 	t := m.cfg.ElectionMin + time.Duration(m.in.Rand*float64(m.cfg.ElectionMax-m.cfg.ElectionMin))
 	return max(t, time.Duration(math.Ceil(m.cfg.Kappa*float64(ttl))))

@@ -44,8 +44,8 @@ func newClaimant(t *testing.T, cfg Config) (*candidate, Action) {
 	return c, claim
 }
 
-// newLeader returns a candidate that has become leader after 2 s. Its feed has not delivered its
-// claim, which has Seq 2.
+// newLeader returns a candidate that has become leader after 2 s. Its claim, which has Seq 2, was acknowledged, but its
+// feed has not delivered it yet.
 func newLeader(t *testing.T, cfg Config) *candidate {
 	c := newCandidate(t, cfg)
 	c.deliver(Record{Epoch: "0.x", Seq: 1, TTL: 1750 * time.Millisecond, Version: "1"})
@@ -92,7 +92,7 @@ func (c *candidate) fail(outcome Outcome) []Action {
 	return c.step(Input{Kind: Responded, Outcome: outcome})
 }
 
-// heartbeat waits for the next heartbeat, and returns it.
+// heartbeat advances the time until the candidate sends its next heartbeat, and returns that action.
 func (c *candidate) heartbeat() Action {
 	c.now += c.cfg.Heartbeat
 	heartbeat := request(c.stepTime())
@@ -109,7 +109,7 @@ func hasAction(actions []Action, kind ActionKind) bool {
 	return false
 }
 
-// request returns the request that actions send. If they send none, the Op of the result is None.
+// request returns the action of actions that sends a request. If there is none, the Op of the result is None.
 func request(actions []Action) Action {
 	for _, a := range actions {
 		if a.Kind == Send {
@@ -140,14 +140,14 @@ func TestLeader_LeaseStartsAtRequest(t *testing.T) {
 	require.Equal(t, Claim, request(actions).Op, "the former leader does not claim its record with a new term")
 }
 
-// TestLeader_StopsIfWallClockReachesDeadline checks that a leader stops when its lease has expired by the wall
-// clock, even if its own clock shows an earlier time.
+// TestLeader_StopsIfWallClockReachesDeadline checks that a leader stops when the runtime reports that its lease has
+// expired by the wall clock, even if the candidate's clock shows an earlier time.
 func TestLeader_StopsIfWallClockReachesDeadline(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	require.True(t, hasAction(c.step(Input{Kind: LeaseExpired}), Demote))
 }
 
-// TestLeader_StopsBySafetyMarginBeforeDeadline checks that a leader stops by the safety margin before its deadline.
+// TestLeader_StopsBySafetyMarginBeforeDeadline checks that a leader stops before its deadline, by the time Guard.
 func TestLeader_StopsBySafetyMarginBeforeDeadline(t *testing.T) {
 	cfg := defaultConfig
 	cfg.Guard = 100 * time.Millisecond
