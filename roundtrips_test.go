@@ -150,11 +150,11 @@ func TestRoundTrips_JoiningTakesAtMostThree(t *testing.T) {
 		requests   int
 		roundTrips float64
 	}{
-		{0, 2, 1}, // the create, and the watch of its znode
-		{1, 4, 3}, // the same, and the watch of the predecessor
-		{2, 5, 3}, // the same, and the watch of the candidate before the predecessor
+		{0, 2, 1}, // create the znode, watch it
+		{1, 4, 3}, // create the znode, watch it, list the queue, watch the predecessor
+		{2, 5, 3}, // as before, and watch the candidate before the predecessor
 		{9, 5, 3},
-		{12, 5, 3}, // the watches of its own znode and of the candidate before the predecessor follow after 60 ms
+		{12, 5, 3}, // the watches of its own znode and of the candidate before the predecessor follow only after 60 ms
 	} {
 		withLatency(t, func(h *harness) {
 			h.joinAll(x.ahead)

@@ -115,7 +115,8 @@ func TestElectLeader_DeletesZnodeOfOldSessionOnReconnect(t *testing.T) {
 			<-old.Done()
 			h.advance(10 * time.Second)
 			follower.requireLeads()
-			// The client library waits for a second before it connects to the next server.
+			// The limit includes the second for which the client library waits before it connects to the next
+			// server.
 			require.Less(h, follower.firstTimeOf(leaderelection.Leader).Sub(start), 1500*time.Millisecond)
 			follower.resign()
 			if rejoins {

@@ -57,7 +57,8 @@ func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Fa
 				if err != nil {
 					return nil, err
 				}
-				// With WithCreateNode, a candidate that joins after the end would create an election.
+				// Create the node here: with WithCreateNode, a candidate that joins after EndElection would create
+				// the election again.
 				_, err = p.Conn.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
 				if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 					return nil, err
