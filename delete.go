@@ -256,8 +256,8 @@ const deletesPerRequest = 200
 // deleteCandidates deletes the candidates in reverse order, so that each znode is deleted before its
 // predecessor and no further candidate becomes the first. It deletes several znodes in one
 // transaction, which fails if a candidate has left. Then it lists the children again, because others
-// may have left as well, and deletes half as many with each later transaction. So a few transactions
-// fail, however many candidates leave in the meantime.
+// may have left as well, and deletes half as many with each later transaction. So only a
+// few transactions fail, no matter how many candidates leave in the meantime.
 func (d *deletion) deleteCandidates(names []string) error {
 	names = slices.Clone(names)
 	slices.Reverse(names)

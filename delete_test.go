@@ -272,7 +272,7 @@ func TestDeleteElection_DeletedCandidatesSendNoListing(t *testing.T) {
 		}
 		// The tombstone wakes the direct follower of the first candidate. The follower would list the
 		// election and leave, and so would the candidates behind it, one after another. In this test, the
-		// listing of the follower arrives late, so DeleteElection deletes the other candidates together with
+		// listing of the follower is delayed, so DeleteElection deletes the other candidates together with
 		// their predecessors.
 		together := 0
 		for _, c := range all[2:] {

@@ -144,7 +144,7 @@ func TestElectLeader_FollowsUnusualForeignCandidates(t *testing.T) {
 		prefix string
 		data   []byte
 		acl    []zk.ACL
-		edit   []byte // data that is written to the znode later
+		edit   []byte // data that the test writes to the znode after its creation
 	}{
 		"no right to read":             {"n_", nil, withoutRead, nil},
 		"no right at all":              {"n_", []byte("name"), secret, nil},

@@ -403,8 +403,8 @@ func TestWithRejoin_ContinuesAfterDataLoss(t *testing.T) {
 	}
 }
 
-// TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss checks that a candidate that reconnects late after a data
-// loss does not delete the znode of another candidate, which has the same name as its own earlier znode.
+// TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss checks that a candidate that reconnects some time after a
+// data loss does not delete the znode of another candidate, which has the same name as its own earlier znode.
 func TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.terms.overlap = true // tokens start again at small values, so verify would find overlapping leaderships

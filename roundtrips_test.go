@@ -71,7 +71,7 @@ func withLatency(t *testing.T, f func(h *harness)) {
 // measureRoundTrips waits until all candidates are idle, calls do, and returns the duration of do in round trips.
 // Afterwards the log contains the requests that do has caused.
 func (h *harness) measureRoundTrips(do func()) (roundTrips float64) {
-	time.Sleep(10*leasePeriod + leasePeriod/2) // an instant between two checks
+	time.Sleep(10*leasePeriod + leasePeriod/2) // lets do begin between two checks
 	h.srv.ResetLog()
 	start := time.Now()
 	do()

@@ -54,7 +54,7 @@ type Status struct {
 	WasFollowing string
 	// Next reports that this is the next candidate: NowFollowing, which leads or will lead first, is the only
 	// candidate ahead of it. A program can prepare for its leadership then, for instance load its caches. Next
-	// is true only after the candidate has seen that no other candidate is ahead, so it can become true late.
+	// is true only after the candidate has seen that no other candidate is ahead of it, which can take some time.
 	// Next promises no leadership, because the candidacy may end before. Each change of Next is delivered as a
 	// status.
 	//

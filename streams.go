@@ -29,7 +29,7 @@ type statusFeed struct {
 // never contains both statuses, because the reader could receive one of them while the feed removes them.
 type delayedStatus struct {
 	status Status
-	stop   chan struct{} // closed when the status is removed
+	stop   chan struct{} // closed to remove the status before it is sent
 	sent   chan bool     // capacity 1; receives whether the status was sent
 }
 

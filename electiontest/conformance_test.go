@@ -17,8 +17,8 @@ import (
 const sessionTimeout = 4 * time.Second
 
 // zookeeperFactory returns a factory of elections on the embedded server. plain must be true if the names of
-// the candidates contain no GUID. Such candidates do not watch the candidate before their predecessor, and may
-// learn late that they are next.
+// the candidates contain no GUID. Such candidates do not watch the candidate before their predecessor, so they need
+// not notice immediately that they are next.
 func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		srv := zktest.Start(t)

@@ -24,8 +24,8 @@ const (
 // concurrently.
 type Contender struct {
 	cfg *Config
-	// conn is the state of the connection at the current step. It is Proven only if an earlier step has
-	// started the renewal of the lease.
+	// conn is the state of the connection during a step. Its Proven is false unless an earlier step has started
+	// the renewal of the lease, because a lease that was not requested may prove nothing about this contender.
 	conn *connection.State
 	out  []Output
 

@@ -66,8 +66,8 @@ type RequestKind uint8
 
 const (
 	// Create creates the contender's znode. Its name begins with a prefix that the driver chooses. Reply:
-	// Prefix, Name, Session; Token, Alone and QueueCzxid if the driver has stamped the queue's znode in the
-	// same transaction.
+	// Prefix, Name, Session; Token, Alone and QueueCzxid if the driver has stamped the queue's znode, which
+	// means that it has written that znode in the same transaction.
 	Create RequestKind = iota
 	// MakeQueue creates the znode of the queue and its parents.
 	MakeQueue

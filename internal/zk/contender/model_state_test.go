@@ -69,7 +69,7 @@ type watchKey struct {
 type pooled struct {
 	watchKey
 	epoch   uint64 // the epoch in which a request has last set the watch
-	version int32  // the version of the znode at that time
+	version int32  // the version of the znode when the watch was set
 }
 
 // handle is a watch that a contender has received with a reply.

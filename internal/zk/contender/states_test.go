@@ -177,7 +177,7 @@ func TestJoin_Predicted(t *testing.T) {
 }
 
 // The session has expired during the first create, and the contender creates its znode in the next
-// session. Whether the queue is the same is known when a listing has shown it.
+// session. Only a listing shows whether the znode is in the same queue.
 func TestJoin_NextSession(t *testing.T) {
 	joinNext := func(t *testing.T) *script {
 		s := newScript(t, electionConfig)
@@ -189,7 +189,7 @@ func TestJoin_NextSession(t *testing.T) {
 		s.do(s.replied(ReadOwn, Reply{Owner: 2, Token: 77, Ephemeral: true}))
 		return s
 	}
-	t.Run("no queue", func(t *testing.T) { // the servers may have lost their data since it was seen
+	t.Run("no queue", func(t *testing.T) { // the servers may have lost their data since the queue was seen
 		s := newScript(t, electionConfig)
 		s.conn.Session = 2
 		s.start("send create")
@@ -323,8 +323,8 @@ func TestJoin_Patience(t *testing.T) {
 	s.expired(PatienceTimer)
 }
 
-// TestWait_ContenderInTheMiddleLeaves checks that a contender does not keep the lease that it has requested
-// when a listing shows an earlier contender, although the contender before its predecessor has left.
+// TestWait_ContenderInTheMiddleLeaves checks that a contender requests a lease when the contender before its
+// predecessor has left, and gives the lease up when the listing shows that it is not next.
 func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
 	const head = "c-latch-0000000000"
 	cfg := electionConfig
