@@ -24,13 +24,13 @@ func init() {
 	}
 }
 
-// candidacy implements candidacy.Candidacy, which documents the exported methods. [Election] uses it
-// directly; other implementations of [Candidate] use it by package candidacy.
+// candidacy implements candidacy.Candidacy, which documents the exported methods. [Election] uses this type
+// directly; other implementations of [Candidate] use it through package candidacy.
 type candidacy struct {
 	feed     *statusFeed
 	log      *slog.Logger
 	parent   context.Context
-	ctx      context.Context         // context of the algorithm; its cause is the reason why the candidacy ends
+	ctx      context.Context         // context passed to the algorithm; its cause is the reason why the candidacy ends
 	stop     context.CancelCauseFunc // ends the context ctx
 	release  func() bool             // unregisters the candidacy from the context of the caller
 	children sync.WaitGroup          // the goroutines of start, for which Finish waits
@@ -78,7 +78,7 @@ func (c *candidacy) Run(algorithm func(ctx context.Context) error) error {
 		return c.err
 	}
 	if c.parent.Err() != nil {
-		c.stop(ErrResigned) // the function of context.AfterFunc, which also calls c.stop, may not have run yet
+		c.stop(ErrResigned) // in case the context.AfterFunc that calls c.stop has not run yet
 	}
 	return c.Finish(algorithm(c.ctx))
 }
@@ -274,8 +274,8 @@ func (c *candidacy) Finish(reason error) error {
 	c.mu.Lock()
 	first := !c.over.Load()
 	if first {
-		// Lead may be called at the same time. Either Lead begins its leadership before this line, or it
-		// does not begin one at all.
+		// Lead may be called at the same time, but needs mu. So either its leadership has begun and ends here, or
+		// Lead finds that the candidacy is over and begins none.
 		if revoke := c.takeCurrent(); revoke != nil {
 			revoke(reason)
 		}
@@ -319,8 +319,8 @@ func (c *candidacy) start(f func(context.Context), cleanup func()) {
 	}
 }
 
-// wait prevents start from starting further goroutines, and waits for the existing ones. They
-// return when the context of the algorithm is done.
+// wait prevents start from starting further goroutines, and waits for the existing ones, which return when the
+// context of the algorithm is done.
 func (c *candidacy) wait() {
 	c.mu.Lock()
 	c.ending = true

@@ -210,7 +210,7 @@ func (d *deletion) createTombstone(candidates []string) error {
 		case err == nil, errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 			return nil
 		case errors.Is(err, zk.ErrNoAuth) && len(ops) > 1:
-			ops = ops[:1] // if the connection may not write to the first candidate, only the create is left
+			ops = ops[:1] // the connection may not write to the first candidate: send only the create
 			continue
 		}
 		if final := connection.Final(ctx, d.conn, err); final != nil {
@@ -256,8 +256,8 @@ const deletesPerRequest = 200
 // deleteCandidates deletes the candidates in reverse order, so that each znode is deleted before its
 // predecessor and no further candidate becomes the first. It deletes several znodes in one
 // transaction, which fails if a candidate has left. Then it lists the children again, because others
-// may have left as well, and deletes half as many with each later transaction. So a few transactions
-// fail, however many candidates leave in the meantime.
+// may have left as well, and deletes half as many with each later transaction. So only a
+// few transactions fail, no matter how many candidates leave in the meantime.
 func (d *deletion) deleteCandidates(names []string) error {
 	names = slices.Clone(names)
 	slices.Reverse(names)
@@ -308,7 +308,8 @@ func (d *deletion) list() (listing, error) {
 	}
 	found, err := retryRequest(d.limit, d.conn, func() (n node, err error) {
 		if d.czxid == 0 {
-			// A server that lags behind may still show an earlier election.
+			// Sync first: a server that lags behind may still show an earlier election at the path, and this
+			// listing sets czxid.
 			if _, err := d.conn.Sync(d.node); err != nil {
 				return n, err
 			}

@@ -21,7 +21,7 @@ func TestEndElection_EndsAllCandidacies(t *testing.T) {
 		leader, follower, conn := h.join(h.connect()), h.join(h.connect()), h.connect()
 		early := h.newCandidate(node, conn)
 		require.NoError(h, follower.EndElection())
-		// A candidate whose znode was deleted waits for 5 ms before it reads the reason.
+		// Wait longer than the 5 ms after which a candidate whose znode was deleted reads why it was deleted.
 		h.advance(10 * time.Millisecond)
 		for _, c := range []*candidate{leader, follower} {
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
@@ -272,7 +272,7 @@ func TestDeleteElection_DeletedCandidatesSendNoListing(t *testing.T) {
 		}
 		// The tombstone wakes the direct follower of the first candidate. The follower would list the
 		// election and leave, and so would the candidates behind it, one after another. In this test, the
-		// listing of the follower arrives late, so DeleteElection deletes the other candidates together with
+		// listing of the follower is delayed, so DeleteElection deletes the other candidates together with
 		// their predecessors.
 		together := 0
 		for _, c := range all[2:] {

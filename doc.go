@@ -46,10 +46,11 @@
 //
 // # Loss of the connection
 //
-// A lease ends half a session timeout after the leader sent the last write that ZooKeeper acknowledged, or earlier;
-// at the beginning of a leadership, a third of the session timeout after it. When the lease expires, the leader
-// becomes [Suspended]. If its session still exists after a reconnect, it becomes leader again, with the same token.
-// If the session has expired, the candidacy ends with [ErrSessionExpired], or restarts with [WithRejoin].
+// A lease ends half a session timeout, or less, after the leader sent the last write that ZooKeeper acknowledged.
+// At the beginning of a leadership, it ends a third of the session timeout after that write. When the lease
+// expires, the leader becomes [Suspended]. If its session still exists after a reconnect, it becomes leader again,
+// with the same token. If the session has expired, the candidacy ends with [ErrSessionExpired], or restarts with
+// [WithRejoin].
 //
 // Connections of package zkdial recover if the servers have lost their data. Package elector
 // runs the work of a leader, and package resign requests candidates of other programs to

@@ -43,8 +43,9 @@ type Election struct {
 
 var _ Candidate = (*Election)(nil)
 
-// nearHead is the number of earlier candidates from which a new candidate waits for some time before it prepares for
-// its turn. In a long queue, most candidates wait for long, or leave before.
+// nearHead is the Lookahead of candidates: a new candidate with at least this many candidates ahead of it does not
+// prepare for its turn at once, but only after it has waited for some time. In a long queue, most candidates wait
+// for long, or leave before their turn.
 const nearHead = 10
 
 // NewElection creates a candidate for the election at node, an existing znode whose
@@ -180,8 +181,8 @@ func (e *Election) queueConfig() *queue.Config {
 	e.mu.Unlock()
 	timeout := connection.SessionTimeout(e.conn, cfg.Timeout)
 	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
-	// The servers remove a container only while it is empty. If the candidate has tried to join, the node
-	// may contain its znode.
+	// Until the candidate has tried to join, the node can be an empty container, which the servers may remove.
+	// After that, the node may contain the candidate's znode, and the servers remove no container with children.
 	cfg.QueueMayVanish = e.createNode && !seen.tried
 	cfg.QueueUnconfirmed = !seen.confirmed
 	cfg.Unused, cfg.UnusedVersion = seen.unused && !seen.tried, seen.version
@@ -234,7 +235,7 @@ func (e *Election) queueChanged(s queue.State) {
 	case s.First && leading:
 		e.candidacy.Suspend(ErrLeaseExpired)
 	case s.First:
-		// Publish nothing until the lease of the candidate is confirmed.
+		// The candidate is at the head of the queue, but its lease is not confirmed. Publish nothing until then.
 	case s.Path != "":
 		e.candidacy.Publish(Status{NowFollowing: s.Predecessor, Next: s.Next})
 	case e.candidacy.Revoke(e.reason(s.Err)):

@@ -144,7 +144,7 @@ func TestElectLeader_FollowsUnusualForeignCandidates(t *testing.T) {
 		prefix string
 		data   []byte
 		acl    []zk.ACL
-		edit   []byte // data that is written to the znode later
+		edit   []byte // data that the test writes to the znode after its creation
 	}{
 		"no right to read":             {"n_", nil, withoutRead, nil},
 		"no right at all":              {"n_", []byte("name"), secret, nil},
@@ -187,7 +187,7 @@ func TestElectLeader_FollowsUnusualForeignCandidates(t *testing.T) {
 			}
 
 			require.NoError(h, foreign.Delete(id, -1))
-			h.advance(15 * time.Second) // the server may send no event, and then the candidate reads the znode again
+			h.advance(15 * time.Second) // without an event, the candidate notices the deletion by a later read
 			second.requireLeads()
 			require.Equal(h, second.ID(), (<-observed).Leader.ID)
 			require.NoError(h, second.Resign())

@@ -225,11 +225,12 @@ func (c *candidate) resign() {
 	require.NoError(c.h, c.requireOver())
 }
 
-// leadershipRecord records the leaderships of all candidates of a test, to detect two leaders at the same time.
+// leadershipRecord records the leaderships of all candidates of a test, so that verify can detect two leaders at
+// the same time.
 type leadershipRecord struct {
 	mu      sync.Mutex
 	all     []*term
-	overlap bool // verify permits two leaders at the same time
+	overlap bool // verify accepts leaderships that overlap
 }
 
 type term struct {

@@ -28,8 +28,8 @@ const (
 	// anyCandidate matches the paths of all candidates' znodes.
 	anyCandidate = node + "/*"
 
-	// shortTime is long enough for a candidate to find out why a znode was deleted. It is not a multiple of
-	// the intervals between checks.
+	// shortTime is long enough for a candidate to find out why a znode was deleted. It is not a multiple of the
+	// intervals between checks, so that no check is due when it has passed.
 	shortTime = bubble.Margin
 	// confirmLimit is how long Resign and EndElection wait for ZooKeeper.
 	confirmLimit = 1500 * time.Millisecond
@@ -57,12 +57,12 @@ type harness struct {
 // that there were never two leaders.
 func withServers(t *testing.T, servers int, f func(h *harness), options ...zktest.Option) {
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // requests that the servers never answer end when their client is closed
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // lets requests without a reply end after Close
 		h := &harness{T: t, ensemble: zktest.StartEnsemble(t, servers, options...)}
 		h.srv = h.ensemble.Server(0)
 		t.Cleanup(func() {
 			h.heal()
-			// Each candidate must resign before its client is closed: a request in flight can then block
+			// Each candidate must resign before its client is closed. Otherwise a request in flight can block
 			// forever, because the client library sends up to three replies to a channel of capacity two.
 			for _, c := range h.candidates {
 				go c.Resign()

@@ -77,7 +77,7 @@ func (s namingScheme) candidates(children []string) (names []string) {
 	return names
 }
 
-// fleet contains the instances of one program, in both versions.
+// fleet contains the instances of one program, some with a hand-written election and some with this library.
 type fleet struct {
 	*testing.T
 	srv    *zktest.Server
@@ -271,11 +271,12 @@ func rollingUpgrade(t *testing.T, s namingScheme, leaderFirst, crash bool) {
 	require.NoError(t, err)
 	_, err = operator.Create(node, nil, 0, openACL)
 	require.NoError(t, err)
-	// Create a child of the election that is named like a candidate.
+	// Create a persistent child that is named like a candidate. Candidates of this library ignore it.
 	_, err = operator.Create(node+"/"+s.prefix, nil, zk.FlagSequence, openACL)
 	require.NoError(t, err)
 	if !s.protected {
-		// A hand-written candidate would take the child for a candidate, so delete it.
+		// A hand-written candidate without protected names would take the child for a candidate and wait for it, so
+		// delete the child.
 		require.NoError(t, operator.Delete(node+"/"+s.prefix+"0000000000", -1))
 	}
 
@@ -293,7 +294,7 @@ func rollingUpgrade(t *testing.T, s namingScheme, leaderFirst, crash bool) {
 	}
 	replace := func(start func(string) instance, version string) {
 		for i := range running {
-			at := 0 // the index of the leader
+			at := 0 // the leader is the first instance
 			if !leaderFirst {
 				at = len(running) - 1 - i
 			}

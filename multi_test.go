@@ -54,7 +54,7 @@ func TestMulti_AppliesOnlyTransactionsOfLeader(t *testing.T) {
 		require.Equal(h, "/a", responses[1].String)
 		require.Equal(h, "leader", h.registerData())
 
-		// The error of an operation does not mean that the leadership is lost.
+		// If an operation of the transaction fails, Multi returns its error, and the leadership continues.
 		for _, rejected := range []struct {
 			op  any
 			err error

@@ -27,7 +27,7 @@ func TestWithCreateNode_CreatesNodeConcurrently(t *testing.T) {
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 		require.NotContains(h, h.srv.Tree(), "several")
 
-		// Each candidate sees that the first parent does not exist, because the creates are held back.
+		// Hold the creates back until each candidate has seen that the first parent does not exist.
 		hold, release := bubble.Hold(h)
 		h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: "/of"}, hold)
 		var all [8]*candidate
@@ -345,7 +345,7 @@ func (h *harness) dial(options ...zkdial.Option) *zk.Conn {
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
-		time.Sleep(time.Second) // the goroutines that wait for the connection end now
+		time.Sleep(time.Second) // lets the goroutines end that wait for the connection
 	})
 	return conn
 }
@@ -378,7 +378,7 @@ var permanentOptions = []leaderelection.Option{leaderelection.WithCreateNode(), 
 func TestWithRejoin_ContinuesAfterDataLoss(t *testing.T) {
 	for name, loss := range map[string]zktest.Loss{"all data": zktest.LoseAll, "the tree": zktest.LoseTree} {
 		runWithServers(t, name, 1, func(h *harness) {
-			h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
+			h.terms.overlap = true // tokens start again at small values, so verify would find overlapping leaderships
 			conn := h.dial()
 			a := h.joinApp(conn, permanentOptions...)
 			h.advance(time.Minute)
@@ -403,11 +403,11 @@ func TestWithRejoin_ContinuesAfterDataLoss(t *testing.T) {
 	}
 }
 
-// TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss checks that a candidate that reconnects late after a data
-// loss does not delete the znode of another candidate, which has the same name as its own earlier znode.
+// TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss checks that a candidate that reconnects some time after a
+// data loss does not delete the znode of another candidate, which has the same name as its own earlier znode.
 func TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
+		h.terms.overlap = true // tokens start again at small values, so verify would find overlapping leaderships
 		h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
 		var refused atomic.Bool
 		dialer := h.srv.Dialer()

@@ -156,8 +156,8 @@ func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 		require.ErrorIs(h, other.requireOver(), leaderelection.ErrPermission)
 		follower.requireFollows(leader)
 		require.NoError(h, leader.Resign())
-		// The follower has the same session as the leader, and waits for a moment because the session may have
-		// expired.
+		// The follower has the same session as the leader, so its predecessor may have left because the session has
+		// expired. It leads only after a moment.
 		h.advance(10 * time.Millisecond)
 		follower.requireLeads()
 		require.NoError(h, follower.EndElection())

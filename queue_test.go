@@ -154,7 +154,7 @@ func TestElectLeader_DoesNotLeadIfDeletedWithPredecessor(t *testing.T) {
 					hold(nil)
 				}
 			}))
-			busy.Store(true) // the candidate blocks while it publishes the next status
+			busy.Store(true) // makes the candidate block while it publishes the next status
 			h.remove(second)
 			h.advance(timeout) // the candidate has a lease, so it could become the leader without a request
 			_, err := h.operator.Multi(
@@ -256,7 +256,7 @@ func TestWithName_RejectsTooLongName(t *testing.T) {
 		next := h.join(h.connectUnlimited(), leaderelection.WithName(name))
 		c.requireLeads()
 		next.requireFollows(c)
-		next.resign() // the candidate next writes the data of its predecessor when it resigns
+		next.resign() // to resign, next writes the data of its predecessor, which has the longest name
 		c.resign()
 		require.Equal(h, 1, h.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
 	}, zktest.WithMaxPacket(66<<10))

@@ -134,8 +134,8 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 			if changed, err = reader.Wait(ctx, e.renamed); err != nil {
 				return
 			}
-			// While the election node does not exist, no client can request anything before the candidate has
-			// joined again.
+			// While the election node does not exist, no client can request anything. So it suffices to read the
+			// node again when the candidate has joined again and has a new ID.
 			changed = changed || missing
 		}
 	}

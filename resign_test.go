@@ -184,7 +184,7 @@ func TestResignRequested_NoticesRequestAfterMissingNode(t *testing.T) {
 		},
 	} {
 		runWithServers(t, name, 1, func(h *harness) {
-			h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
+			h.terms.overlap = true // tokens start again at small values, so verify would find overlapping leaderships
 			h.srv.Stop()
 			conn := h.dial()
 			c := h.newCandidate(appNode, conn, permanentOptions...)

@@ -71,7 +71,7 @@ func withLatency(t *testing.T, f func(h *harness)) {
 // measureRoundTrips waits until all candidates are idle, calls do, and returns the duration of do in round trips.
 // Afterwards the log contains the requests that do has caused.
 func (h *harness) measureRoundTrips(do func()) (roundTrips float64) {
-	time.Sleep(10*leasePeriod + leasePeriod/2) // an instant between two checks
+	time.Sleep(10*leasePeriod + leasePeriod/2) // lets do begin between two checks
 	h.srv.ResetLog()
 	start := time.Now()
 	do()
@@ -150,9 +150,9 @@ func TestRoundTrips_JoiningTakesAtMostThree(t *testing.T) {
 		requests   int
 		roundTrips float64
 	}{
-		{0, 2, 1}, // the create, and the watch of its znode
-		{1, 4, 3}, // the same, and the watch of the predecessor
-		{2, 5, 3}, // the same, and the watch of the candidate before the predecessor
+		{0, 2, 1}, // create the znode, watch it
+		{1, 4, 3}, // create the znode, watch it, list the queue, watch the predecessor
+		{2, 5, 3}, // as before, and watch the candidate before the predecessor
 		{9, 5, 3},
 		{12, 5, 3}, // the watch of the candidate before the predecessor follows after 60 ms
 	} {

@@ -23,7 +23,7 @@ import (
 
 // TestElectLeader_NoticesSessionExpiryByPolling checks that a candidate notices the expiry of its session
 // within a 32nd of the session timeout by polling the state of the client. The client library also notifies
-// watches, but can be late: here its event callback blocks.
+// watches, but can do so too late: here its event callback blocks.
 func TestElectLeader_NoticesSessionExpiryByPolling(t *testing.T) {
 	for _, position := range []string{"leader", "second", "third", "rejoining"} {
 		runWithServers(t, position, 2, func(h *harness) {
@@ -115,7 +115,8 @@ func TestElectLeader_DeletesZnodeOfOldSessionOnReconnect(t *testing.T) {
 			<-old.Done()
 			h.advance(10 * time.Second)
 			follower.requireLeads()
-			// The client library waits for a second before it connects to the next server.
+			// The limit includes the second for which the client library waits before it connects to the next
+			// server.
 			require.Less(h, follower.firstTimeOf(leaderelection.Leader).Sub(start), 1500*time.Millisecond)
 			follower.resign()
 			if rejoins {

@@ -54,14 +54,14 @@ type Status struct {
 	WasFollowing string
 	// Next reports that this is the next candidate: NowFollowing, which leads or will lead first, is the only
 	// candidate ahead of it. A program can prepare for its leadership then, for instance load its caches. Next
-	// is true only after the candidate has seen that no other candidate is ahead, so it can become true late.
+	// is true only after the candidate has seen that no other candidate is ahead of it, which can take some time.
 	// Next promises no leadership, because the candidacy may end before. Each change of Next is delivered as a
 	// status.
 	//
-	// On ZooKeeper, candidates learn it from the listings that they request in any case. Next stays true while
-	// the connection is down. If names contain no GUID ([WithNamePrefix]), a candidate may learn it only when
-	// it joins. Other implementations of [Candidate] describe it at their method Status. It is always false if
-	// candidates are not ordered.
+	// On ZooKeeper, candidates learn that they are next from the listings that they request in any case. Next stays
+	// true while the connection is down. If names contain no GUID ([WithNamePrefix]), a candidate may learn only
+	// when it joins whether it is next. Other implementations of [Candidate] describe Next at their method Status.
+	// Next is always false if candidates are not ordered.
 	Next bool
 	// FormerErr is, in the status of a leader, how the previous leadership ended, if the backend records
 	// that: [ErrResigned] if the former leader gave it up after Done was closed, and [ErrLeaseExpired] if it

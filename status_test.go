@@ -251,7 +251,7 @@ func TestLease_IgnoresServerClock(t *testing.T) {
 		h.advance(10 * timeout)
 		for range 5 {
 			h.srv.Advance(timeout - time.Second)
-			h.advance(timeout/2 + shortTime) // the client sends a ping
+			h.advance(timeout/2 + shortTime) // long enough for the client to send a ping
 			require.WithinDuration(h, time.Now().Add(timeout/2), l.Deadline(), timeout/8+timeout/32)
 		}
 		require.NoError(h, l.Err())
@@ -263,7 +263,7 @@ func TestLease_IgnoresServerClock(t *testing.T) {
 		require.Equal(h, time.Now(), c.newestStatus().at)
 		next.requireFollows(c)
 		h.srv.Refuse(true)
-		for range 2 { // the second client sends pings in between
+		for range 2 { // two steps, so that the second client's pings keep its session
 			h.srv.Advance(timeout - time.Second)
 			h.advance(timeout / 2)
 		}

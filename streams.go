@@ -25,11 +25,11 @@ type statusFeed struct {
 	closed  bool
 }
 
-// delayedStatus is a status that a goroutine sends when the reader has received the status before it. The
-// channel never contains both statuses, because they could not be removed together while the reader receives.
+// delayedStatus is a status that a goroutine sends when the reader has received the status before it. The channel
+// never contains both statuses, because the reader could receive one of them while the feed removes them.
 type delayedStatus struct {
 	status Status
-	stop   chan struct{} // closed when the status is removed
+	stop   chan struct{} // closed to remove the status before it is sent
 	sent   chan bool     // capacity 1; receives whether the status was sent
 }
 
@@ -159,13 +159,13 @@ const (
 	maxFrequent = maxEvents / 2
 )
 
-// eventStream implements [Candidate.Events]. It never blocks on the reader. Its methods may be
-// called from any goroutine; those that return nothing do nothing if it is nil.
+// eventStream implements [Candidate.Events]. It never blocks on the reader. Its methods may be called from any
+// goroutine. On a nil *eventStream, the methods without results do nothing.
 type eventStream struct {
 	c chan event.Event
 
 	mu      sync.Mutex
-	missed  int       // number of dropped events that no delivered event contains in its Missed
+	missed  int       // number of dropped events that no delivered event has reported in its Missed yet
 	token   int64     // token of the newest leadership
 	term    term      // the state of the newest leadership according to the events
 	vacated time.Time // when the last predecessor left; zero if that is not known

@@ -82,7 +82,7 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 			return fmt.Errorf("create %s: %w", path, err)
 		}
 	}
-	// The observer ends when its connection is closed.
+	// The observer must not end with ctx. It ends when its connection is closed.
 	observations, err := leaderelection.Observe(context.WithoutCancel(ctx), d.control.conn, d.node, leaderelection.WithSessionTimeout(d.options.session))
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 const sessionTimeout = 4 * time.Second
 
 // zookeeperFactory returns a factory of elections on the embedded server. plain must be true if the names of
-// the candidates contain no GUID. Such candidates do not watch the candidate before their predecessor, and may
-// learn late that they are next.
+// the candidates contain no GUID. Such candidates do not watch the candidate before their predecessor, so they need
+// not notice immediately that they are next.
 func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		srv := zktest.Start(t)
@@ -57,7 +57,8 @@ func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Fa
 				if err != nil {
 					return nil, err
 				}
-				// With WithCreateNode, a candidate that joins after the end would create an election.
+				// Create the node here: with WithCreateNode, a candidate that joins after EndElection would create
+				// the election again.
 				_, err = p.Conn.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
 				if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 					return nil, err

@@ -60,8 +60,8 @@ func (m *member) receiveEvent(e event.Event, open bool) {
 	if fault := o.checkNext(e); fault != "" {
 		s.Errorf("%s: event %v %s", m.describe(), e, fault)
 	}
-	// An event is reported after the leadership has ended. A suspended leader may have become leader again in
-	// the meantime, with the same token.
+	// event.Lost must be reported only after the leadership has ended. event.Suspended cannot be checked in the
+	// same way: the leader may have become leader again in the meantime, with the same token.
 	if e.Kind == event.Lost && m.isLeaderLocked() && m.latest.Token() == e.Token {
 		s.Errorf("%s: event %v while the leadership lasts", m.describe(), e)
 	}

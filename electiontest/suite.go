@@ -33,7 +33,7 @@ type suite struct {
 	// read. latestLeader is the member with that leadership.
 	latestToken   int64
 	latestLeader  *member
-	reportOverlap bool // set to false when an overlap was reported
+	reportOverlap bool // whether to report an overlap; false after the first one
 }
 
 func newSuite(t TB, g *Group) *suite {
@@ -183,8 +183,8 @@ func (s *suite) nextMembers() (next []*member) {
 	return next
 }
 
-// checkSingleLeader fails the test if two leaderships exist at the same time. The statuses of both were read,
-// so the earlier leadership should have ended before the later one was delivered. If the deadline of a
+// checkSingleLeader fails the test if two leaderships exist at the same time. The statuses of both were read, so
+// the earlier leadership should have ended before the status of the later one was delivered. If the deadline of a
 // leadership has passed, Done may be closed late, because the machine may be busy. The caller holds mu.
 func (s *suite) checkSingleLeader() {
 	var leaders []string

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// slowHandler is the time after the end of a handler's context at which a handler that still runs is logged.
-// The message is not an error, because a handler may use the whole Grace.
+// slowHandler is how long a handler may run after the end of its context before a message is logged. The message is
+// not an error, because a handler may use the whole Grace.
 const slowHandler = time.Second
 
 // errExited is the error of a handler that has called runtime.Goexit.

@@ -158,7 +158,7 @@ func (l *loop) resignCandidate() error {
 		case err := <-done:
 			select {
 			case c.err = <-result:
-			default: // Resign has exited its goroutine
+			default: // Resign has called runtime.Goexit, so there is no result
 			}
 			if err != nil {
 				l.log.Warn("resignation not confirmed", "err", err)

@@ -39,7 +39,7 @@ func runOnZooKeeper(t *testing.T, test func(h *journal, srv *zktest.Server)) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		t.Cleanup(func() {
-			time.Sleep(time.Minute) // afterwards no request is in flight when the connections are closed
+			time.Sleep(time.Minute) // lets requests in flight end before the connections are closed
 		})
 		time.Sleep(time.Second)
 		test(&journal{T: t}, srv)

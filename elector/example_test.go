@@ -13,7 +13,7 @@ import (
 
 // Lead runs a function in one of several processes at a time.
 func ExampleLead() {
-	srv, err := zktest.NewServer() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // a test server; your program connects to its own ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func ExampleLead() {
 
 // An Elector switches a service on and off. The program participates in the election until it exits.
 func ExampleElector() {
-	srv, err := zktest.NewServer() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // a test server; your program connects to its own ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -57,8 +57,8 @@ const (
 	// restores after a reconnect are not reported. On a changefeed, it reports that the feed has delivered
 	// the current record. Candidates of other elections do not report it.
 	Watched
-	// WatchFailed reports that the feed of a changefeed has ended, could not be opened, or is late.
-	// It is opened again. Err is the error.
+	// WatchFailed reports that the feed of a changefeed has ended, could not be opened, or has not delivered a
+	// write in time. The feed is opened again. Err is the error.
 	WatchFailed
 	// RequestRejected reports that the store of a changefeed has rejected a request, other than a
 	// heartbeat, which will fail until the store is changed, for instance because of a missing

@@ -121,7 +121,8 @@ func (a *attempt) receive(s *side, status leaderelection.Status, open bool) (rea
 func (a *attempt) advance(ctx context.Context) (reason error, over bool) {
 	former, next := a.phase, a.phase.nextPhase(a.old.currentRole(), a.new.currentRole())
 	if next == leading {
-		// The statuses may be outdated, because this process may have been suspended in the meantime.
+		// Check both leaderships again: the statuses may be outdated, because this process may have been suspended
+		// in the meantime.
 		for _, s := range []*side{a.old, a.new} {
 			if err := s.status.Leadership.Err(); err != nil {
 				return s.describe(err), false

@@ -47,9 +47,10 @@ var _ leaderelection.Candidate = (*Candidate)(nil)
 // oldElection, for which ctx limits the time; it does not call newElection. The candidacy does not end with ctx, so
 // it can be the context of [github.com/go-leaderelection/leaderelection/elector.Lead].
 //
-// If a candidacy in either election ends with an error, the Candidate's ends with the same error. With
-// options such as [leaderelection.WithRejoin] the candidates continue. So does the Candidate if a function
-// returns an error that wraps [leaderelection.ErrUnreachable], except the one with which NewCandidate ends.
+// If a candidacy in either election ends with an error, the Candidate's ends with the same error. With options such
+// as [leaderelection.WithRejoin] the candidates continue. The Candidate also continues if oldElection or
+// newElection returns an error that wraps [leaderelection.ErrUnreachable]; only NewCandidate itself returns such
+// an error.
 //
 // The error is that of oldElection, or wraps [leaderelection.ErrInvalid].
 func NewCandidate(ctx context.Context, oldElection, newElection NewCandidateFunc, opts ...Option) (*Candidate, error) {
@@ -188,7 +189,8 @@ func (c *Candidate) run(ctx context.Context) error {
 		if over {
 			return reason
 		}
-		// The function of the new election may have failed immediately.
+		// If the new backend is unreachable, newElection may have failed immediately, so pause before the next
+		// attempt.
 		if errors.Is(reason, leaderelection.ErrUnreachable) {
 			if err := limit.Pause(ctx, unreachablePause); err != nil {
 				return err

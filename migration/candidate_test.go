@@ -89,9 +89,9 @@ func (s *scriptedCandidate) lead(token int64, lease time.Duration) {
 type candidatePair struct {
 	*migration.Candidate
 	*testing.T
-	mu         sync.Mutex           // is held while olds grows
+	mu         sync.Mutex           // guards olds while it grows
 	olds, news []*scriptedCandidate // the candidates in the order of their creation
-	newErr     error                // the error with which candidates of the new election cannot be created
+	newErr     error                // the error that the function of the new election returns, or nil
 	result     chan error           // receives the result of ElectLeader
 }
 

@@ -47,7 +47,7 @@ func newBackends(t electiontest.TB) *backends {
 				t.Errorf("close: %v", err)
 			}
 		}
-		time.Sleep(time.Minute) // no request may be in flight when a connection is closed
+		time.Sleep(time.Minute) // lets requests in flight end before a connection is closed
 	})
 	return b
 }

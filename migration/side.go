@@ -70,7 +70,7 @@ func newSide(ctx context.Context, name string, create NewCandidateFunc) (*side, 
 	}
 	s := &side{name: name, candidate: candidate, cancel: cancel, result: make(chan error, 1)}
 	s.leave = sync.OnceValue(s.leaveOnce)
-	if !unlink() { // the candidate may depend on a context that is done now
+	if !unlink() { // ctx is done, and its end has cancelled the context of the candidate
 		return nil, errors.Join(s.describe(context.Cause(ctx)), s.resign())
 	}
 	return s, nil

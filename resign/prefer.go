@@ -25,10 +25,10 @@ import (
 // leadership at most once in this time. The programs should use Elector of package elector, whose candidates join
 // again after a request.
 //
-// A candidate whose predecessors do not listen to requests waits for its turn. Prefer reads the candidates four times
-// in each period. It continues if the backend does not answer or the election does not exist, and returns other
-// errors of the two functions, such as leaderelection.ErrPermission. When ctx is done it returns the cause. The error
-// wraps leaderelection.ErrInvalid if the period is not positive or an argument is nil.
+// A candidate whose predecessors do not listen to requests waits for its turn. Prefer reads the candidates four
+// times in each period. It continues if the backend does not answer or the election does not exist, and returns
+// other errors of q.Candidates and q.Request, such as leaderelection.ErrPermission. When ctx is done it returns the
+// cause. The error wraps leaderelection.ErrInvalid if the period is not positive or an argument is nil.
 func (q Queue) Prefer(ctx context.Context, candidate interface{ ID() string }, priority func(leaderelection.CandidateInfo) int, period time.Duration) error {
 	if candidate == nil || priority == nil || period <= 0 {
 		return fmt.Errorf("%w: Prefer: candidate and priority must not be nil, and the period must be positive: %v", leaderelection.ErrInvalid, period)

@@ -99,7 +99,7 @@ func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 		expect(1, 3)
 		bubble.Advance(15 * time.Minute)
 		expect(1, 3)
-		stops[2]() // the successor in the queue has the lowest priority, unless it is the best one
+		stops[2]() // the next in the queue may have the lowest priority; Prefer must then replace it
 		bubble.Advance(3 * time.Minute)
 		mu.Lock()
 		require.Equal(h, 2, leaders[len(leaders)-1])

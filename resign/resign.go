@@ -116,7 +116,8 @@ func (r *resignRequest) addRequest(ctx context.Context) error {
 // be a deadline: connection.Retry would take a deadline for a transient error.
 var errCanceled = errors.New("the call was canceled")
 
-// startWrite records that a write is sent. It returns false if cancel was called, so that no write may be sent.
+// startWrite must be called before a write is sent, and records it. It returns false if cancel was called: then no
+// write may be sent.
 func (r *resignRequest) startWrite() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

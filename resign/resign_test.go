@@ -27,7 +27,7 @@ const node = "/election"
 func withServer(t *testing.T, f func(h *bubble.Test)) {
 	t.Helper()
 	bubble.Run(t, func(h *bubble.Test) {
-		h.Cleanup(func() { time.Sleep(time.Minute) }) // afterwards no request is in flight when the clients are closed
+		h.Cleanup(func() { time.Sleep(time.Minute) }) // lets requests in flight end before the clients are closed
 		h.Operator = h.Connect()
 		f(h)
 	})
@@ -119,8 +119,8 @@ func TestTransfer_MakesLastCandidateLead(t *testing.T) {
 	})
 }
 
-// TestTransfer_KeepsLeaderIfCandidateDoesNotListen checks that the leader does not resign if a candidate
-// between the leader and the chosen one does not listen to requests.
+// TestTransfer_KeepsLeaderIfCandidateDoesNotListen checks that the leader does not resign if a candidate between
+// the leader and the candidate that is to lead does not listen to requests.
 func TestTransfer_KeepsLeaderIfCandidateDoesNotListen(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, _, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
@@ -426,7 +426,7 @@ func TestRequest_IsWithdrawnWhenContextIsDone(t *testing.T) {
 			written := h.Server.Log().Count(zktest.OpSetData)
 			bubble.Advance(10 * time.Second)
 			require.Empty(h, nodeData(h), timeout)
-			if timeout < 1200*time.Millisecond { // the duration of a Get and a Children
+			if timeout < 1200*time.Millisecond { // too short for a write: a Get and a Children come first
 				require.Zero(h, h.Server.Log().Count(zktest.OpSetData), timeout)
 				require.False(h, isClosed(requested))
 			}

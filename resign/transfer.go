@@ -11,10 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Transfer makes the candidate with the given ID the leader of the election at node, and returns nil when it is the
-// first in the queue. It requests the candidates ahead of it to resign: first those between it and the leader, and
-// then the leader. Programs that use Elector of package elector, and the command elector, join again behind it.
-// elector.Lead returns elector.ErrWithdrawn in their programs.
+// Transfer makes the candidate with the given ID the leader of the election at node, and returns nil when that
+// candidate is the first in the queue. Transfer requests the candidates ahead of it to resign: first those between
+// it and the leader, and then the leader. Programs that use Elector of package elector, and the command elector,
+// join again at the end of the queue. In programs that use elector.Lead, Lead returns elector.ErrWithdrawn.
 //
 // A candidate that does not receive requests keeps its place, and Transfer waits for it until ctx is done. It then
 // withdraws the request and returns an error that wraps the cause of ctx. The leader leads on unless all others

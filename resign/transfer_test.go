@@ -44,9 +44,8 @@ func (q *queue) transfer(ctx context.Context, id string) error {
 	}.Transfer(ctx, id)
 }
 
-// TestQueue_TransferAsksLeaderLast checks that Transfer requests only candidates ahead of the chosen one to
-// resign, the leader last, and that Transfer returns ErrNotTransferred if the chosen candidate does not exist
-// or leaves.
+// TestQueue_TransferAsksLeaderLast checks that Transfer requests only the candidates ahead of its target to resign,
+// the leader last, and returns ErrNotTransferred if the target does not exist or leaves.
 func TestQueue_TransferAsksLeaderLast(t *testing.T) {
 	failure := errors.New("failure")
 	for name, c := range map[string]struct {

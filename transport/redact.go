@@ -28,8 +28,8 @@ var maskedParameters = []string{
 	"auth", "authmechanismproperties", "pass", "password", "sslpassword", "token", "user", "username", "w",
 }
 
-// usersShown contains the schemes in which a text without a colon before the host is the name of a user, and
-// not a password or a token.
+// usersShown contains the schemes of addresses in which a text without a colon before the host is the name of a
+// user. With other schemes, such a text can be a password or a token, and is hidden.
 var usersShown = []string{"mariadb", "mongodb", "mongodb+srv", "mysql", "postgres", "postgresql", "rethinkdb"}
 
 var (

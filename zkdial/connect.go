@@ -45,10 +45,10 @@ func WithDialer(dial func(network, address string, timeout time.Duration) (net.C
 // the client library have the level Debug. slog.DiscardHandler suppresses all.
 func WithLogger(log *slog.Logger) Option { return optionFunc(func(d *dialer) { d.log = log }) }
 
-// maxReply is the maximum size of a reply, unless WithClient sets another one. Servers accept requests of
-// 1 MiB by default; lists of children can be larger, but not by so much. Without a limit, the client
-// library allocates what the first bytes of a packet announce, also if they come from a program that is not
-// a server.
+// maxReply is the maximum size of a reply, unless WithClient sets another one. Servers accept requests of 1 MiB by
+// default. Lists of children can be larger, but are far smaller than maxReply. Without a limit, the client library
+// allocates as many bytes as the beginning of a packet announces, even if the packet comes from a program that is
+// not a ZooKeeper server.
 const maxReply = 64 << 20
 
 // WithClient passes options to the client library, such as zk.WithEventCallback and

@@ -154,9 +154,9 @@ func (d *dialer) recordRefusal() (ask bool) {
 	return now.After(d.askAfter)
 }
 
-// recordExtension records that a server has extended the session by its timeout when it was asked
-// whether the session has expired. If servers were asked too often, the session would never expire.
-// They expire it after its timeout and at most a tick, which is at most half of the timeout.
+// recordExtension records that a server has extended the session by its timeout when the dialer asked whether the
+// session has expired. Servers are not asked again for two timeouts: if they were asked too often, the session
+// would never expire. They expire it after its timeout and at most a tick, which is at most half of the timeout.
 func (d *dialer) recordExtension(timeout time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +188,7 @@ type handshakeConn struct {
 // recorded use the next connection.
 func (c *handshakeConn) Close() error {
 	err := c.Conn.Close()
-	var reason error // nil in other cases, because the client library does not pass its reason to Close
+	var reason error // usually nil, because the client library does not pass its reason to Close
 	if c.authenticating.Load() {
 		reason = errAuth
 	}
@@ -265,7 +265,8 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 	op := packetOp(b)
 	c.authenticating.Store(op == opAuth)
 	if op == opCloseSession {
-		// The servers delete the znodes of the session as soon as they receive this packet.
+		// The servers delete the znodes of the session as soon as they receive this packet, so all grants must end
+		// first.
 		c.dialer.outage.close()
 		c.dialer.push(connection.Event{Kind: connection.Closing, Server: c.address})
 	}
@@ -297,8 +298,8 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 			c.recordEnd(errRefused)
 			if c.dialer.recordRefusal() {
 				if c.pending = c.confirmExpiry(); len(c.pending) > 0 {
-					// The client library does not close a connection whose answer says that the session
-					// has expired.
+					// Close the connection here, because the client library does not do that if an answer says that
+					// the session has expired.
 					c.Conn.Close()
 				}
 			}
@@ -355,7 +356,8 @@ func (c *handshakeConn) confirmExpiry() connectReply {
 			"session", fmt.Sprintf("%#x", uint64(session)), "transaction", fmt.Sprintf("%#x", uint64(c.request.lastSeen())))
 		return answer
 	default:
-		// The server lags behind, or was restored from a backup that contains the session.
+		// The server knows the session: the server lags behind, or was restored from a backup that contains the
+		// session.
 		c.dialer.recordExtension(answer.timeout())
 	}
 	return nil

@@ -28,7 +28,7 @@ func Check(name, value string) error {
 		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), maxLength)
 	case strings.ContainsFunc(name, unicode.IsControl): // control characters include the separator
 		return fmt.Errorf("WithName: %q contains a control character", clipText(name))
-	case strings.Contains(value, separator): // an environment variable cannot pass such a value to a program
+	case strings.Contains(value, separator): // a program could not receive such a value in an environment variable
 		return fmt.Errorf("WithValue: %q contains a null character", clipText(value))
 	}
 	return nil

@@ -47,7 +47,7 @@ func main() {
 		// under the same identity.
 		LockConfig: resourcelock.ResourceLockConfig{Identity: *id + "_" + rand.Text()},
 	}
-	// The name differs from that of the old Lease.
+	// The new election needs a Lease of its own, so its name differs from that of the old Lease.
 	store, err := kubernetes.NewStore(config, *namespace, "report-election")
 	if err != nil {
 		log.Fatal(err)

@@ -110,7 +110,7 @@ func TestLead_ReturnsWhenStopped(t *testing.T) {
 }
 
 // TestLead_EndsWorkBeforeLostLeaseExpires checks that the work has ended before the lost Lease expires, and
-// that lead does not release the Lease. The last renewal succeeds, but its answer arrives late.
+// that lead does not release the Lease. The last renewal succeeds, but its answer takes almost RenewDeadline.
 func TestLead_EndsWorkBeforeLostLeaseExpires(t *testing.T) {
 	old := &lock{released: func() { t.Error("released") }}
 	require.ErrorContains(t, run(t, old, nil, func(_ func(), works <-chan bool) {

@@ -106,7 +106,7 @@ func (w *workers) start(ctx context.Context, name string) error {
 		return err
 	}
 	w.running.Go(func() {
-		// It ends when the connection is closed.
+		// Run returns when the connection is closed.
 		_ = group.Run(ctx, name, func(ctx context.Context, _ *shard.Shard) error {
 			<-ctx.Done() // the work for the tenant
 			return nil

@@ -2,7 +2,7 @@ package contender
 
 import "time"
 
-// Config is the constant part of a contender.
+// Config is the configuration of a contender, which does not change.
 type Config struct {
 	Policy
 
@@ -30,21 +30,22 @@ type Config struct {
 	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same path is another
 	// queue.
 	QueueCzxid int64
-	// QueueSession is the session in which the znode of the queue was seen, or 0. In another session its
-	// absence does not show that a client has deleted it, unless the contender has listed it in that session.
+	// QueueSession is the session in which the znode of the queue was seen, or 0 if that is not known. In another
+	// session the absence of that znode does not show that a client has deleted it, because the servers may have
+	// lost their data, unless the contender has listed the queue in that session.
 	QueueSession int64
 	// Patience limits how long ZooKeeper may be unreachable while the contender joins, or looks for the reason
 	// why its znode was deleted; 0 means no limit.
 	Patience time.Duration
-	// Standby is how long the next contender keeps a lease in advance, so that its turn is proven when it
-	// comes. Afterwards it requests a lease only when its turn has come. 0 means no limit.
+	// Standby is how long the next contender keeps a lease in advance, so that the turn is proven as soon as the
+	// predecessor departs. Afterwards the contender requests a lease only when its turn has come. 0 means no limit.
 	Standby time.Duration
 }
 
 // Policy determines when it is a contender's turn. If all functions are nil, each contender waits for all
 // earlier ones.
 type Policy struct {
-	// Blocks reports whether the contender waits for an earlier one with this name.
+	// Blocks reports whether the contender waits for the earlier contender with this name.
 	Blocks func(name string) bool
 	// Replaceable reports whether an earlier contender can be replaced by a new one at the same position, so
 	// that its deletion does not prove that the position is free.
@@ -58,7 +59,7 @@ type Listing struct {
 	Own         string
 	Predecessor string // the last of the earlier contenders, empty for the head of the queue
 	Names       []string
-	// Counts reports whether a child counts: it is not an orphaned znode of the contender itself.
+	// Counts reports whether a child must be counted: it is not an orphaned znode of the contender itself.
 	Counts func(name string) bool
 }
 
@@ -68,10 +69,10 @@ type Place uint8
 const (
 	// Behind means that the contender waits for a change of its predecessor.
 	Behind Place = iota
-	// BehindAny means that the departure of any earlier contender may bring the turn.
+	// BehindAny means that the departure of any earlier contender may give this contender its turn.
 	BehindAny
-	// BehindHolders means the same, and that all earlier contenders have their turn, so that the contender
-	// should have a lease in advance.
+	// BehindHolders is BehindAny for a contender whose earlier contenders all have their turn. Its turn is near, so
+	// it should have a lease in advance.
 	BehindHolders
 	// First means that it is the contender's turn.
 	First
@@ -86,24 +87,25 @@ func (p Place) waitsForAny() bool { return p == BehindAny || p == BehindHolders 
 // Admission is the result of [Policy.Admit].
 type Admission struct {
 	Place Place
-	// Followed reports that a later contender waits, which must be notified when this contender has its turn.
+	// Followed reports that a later contender waits, and must be notified when this contender has its turn.
 	Followed bool
 	// Err is the error with which the contender ends, or nil.
 	Err error
 }
 
 const (
-	// PreparePerContender is how long a contender waits, for each earlier contender, until it prepares for its
-	// turn, unless Lookahead makes it do so at once. If turns are shorter, the preparation would be late, and
-	// would delay others.
+	// PreparePerContender times the number of earlier contenders is how long a contender waits until it prepares
+	// for its turn, unless Lookahead makes it prepare at once. If turns are shorter than PreparePerContender, a
+	// preparation would come too late, and its requests would delay others.
 	PreparePerContender = 5 * time.Millisecond
 	// OwnDelay is how long a turn lasts before a contender without Lookahead watches its znode, unless it watched
-	// the znode while it was queued. In this time the deletion of the znode is noticed late.
+	// the znode while it was queued. During OwnDelay, the contender notices a
+	// deletion of its znode only by the checks of the lease.
 	OwnDelay = 2 * time.Millisecond
-	// reasonDelay is how long the reason of a deletion may be unknown before the deletion is reported a second
-	// time.
+	// reasonDelay is how long a contender whose znode was deleted looks for the reason before it reports the
+	// deletion a second time.
 	reasonDelay = 10 * time.Millisecond
-	// reconnectDelay is added to Patience for the reason of a deletion: the client library waits for a second
-	// before it connects to a server again.
+	// reconnectDelay is added to Patience while a contender looks for the reason of a deletion, because the client
+	// library waits for a second before it connects to a server again.
 	reconnectDelay = 2 * time.Second
 )

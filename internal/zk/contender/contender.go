@@ -24,13 +24,13 @@ const (
 // concurrently.
 type Contender struct {
 	cfg *Config
-	// conn is the state of the connection at the current step. It is Proven only if an earlier step has
-	// started the renewal of the lease.
+	// conn is the state of the connection during a step. Its Proven is false unless an earlier step has started
+	// the renewal of the lease, because a lease that was not requested may prove nothing about this contender.
 	conn *connection.State
 	out  []Output
 
 	phase   phase
-	pending setOf[RequestKind] // requests without a reply
+	pending setOf[RequestKind] // kinds of the requests without a reply
 	timers  timers
 
 	znode   ownZnode
@@ -43,14 +43,14 @@ type Contender struct {
 	reported State
 }
 
-// setOf is a set of kinds.
+// setOf is a set of values of K, one bit for each: request kinds or timers.
 type setOf[K ~uint8] uint16
 
 func (s setOf[K]) has(k K) bool { return s&(1<<k) != 0 }
 func (s *setOf[K]) add(k K)     { *s |= 1 << k }
 func (s *setOf[K]) remove(k K)  { *s &^= 1 << k }
 
-// New returns a contender. Its first input is Start.
+// New returns a contender. The first input that it receives must be Start.
 func New(cfg *Config) *Contender {
 	return &Contender{cfg: cfg, queue: knowledge{place: unlisted, list: unwatchedList}}
 }
@@ -66,17 +66,17 @@ func (c *Contender) IsPredecessor(name string) bool {
 	return c.phase == queued && c.queue.predecessor.name == name
 }
 
-// Done reports whether Finish was output.
+// Done reports whether the contender has output Finish, its last output.
 func (c *Contender) Done() bool { return c.phase == gone }
 
-// Leaving reports whether the contender has left: its last State was output.
+// Leaving reports whether the contender is leaving or gone, so that it has output its last State.
 func (c *Contender) Leaving() bool { return c.phase >= leaving }
 
-// Reason returns why the contender has left.
+// Reason returns the reason why the contender is leaving or gone.
 func (c *Contender) Reason() error { return c.reason }
 
-// Watches reports whether the contender still waits for the event of a watch. name is that of the earlier
-// contender whose znode an OtherWatch is on. The driver drops all other watches.
+// Watches reports whether the contender still needs the event of a watch. For OtherWatch, name is that of the
+// watched contender. The driver drops the watches that are not needed.
 func (c *Contender) Watches(w Watch, name string) bool {
 	switch w {
 	case OtherWatch:
@@ -112,7 +112,7 @@ func (c *Contender) Step(conn connection.State, in *Input, out []Output) []Outpu
 	return out
 }
 
-// advance outputs what follows from the contender's knowledge.
+// advance outputs the requests, reports and timers that the contender's knowledge makes necessary.
 func (c *Contender) advance() {
 	for {
 		before := c.phase
@@ -139,7 +139,7 @@ func (c *Contender) advance() {
 	}
 }
 
-// over returns the error if the state of the connection alone ends the contender.
+// over returns the error that ends the contender because of the state of the connection, or nil.
 func (c *Contender) over() error {
 	switch {
 	case c.conn.Closed:
@@ -150,7 +150,7 @@ func (c *Contender) over() error {
 	return nil
 }
 
-// output appends an output and returns it, to be completed before the next one.
+// output appends an output and returns it. The caller sets its other fields before it calls output again.
 func (c *Contender) output(kind OutputKind) *Output {
 	c.out = append(c.out, Output{})
 	o := &c.out[len(c.out)-1]
@@ -158,7 +158,8 @@ func (c *Contender) output(kind OutputKind) *Output {
 	return o
 }
 
-// send outputs a request and returns it, to be completed, or nil if a request of the same kind is outstanding.
+// send outputs a request and returns it, so that the caller can set its other fields. It returns nil if a request
+// of the same kind is outstanding.
 func (c *Contender) send(kind RequestKind, name string) *Request {
 	if c.pending.has(kind) {
 		return nil
@@ -169,7 +170,7 @@ func (c *Contender) send(kind RequestKind, name string) *Request {
 	return r
 }
 
-// report outputs a state if it differs from the last reported one.
+// report outputs State s if it contains an error or differs from the last reported State.
 func (c *Contender) report(s State) {
 	if s.Err != nil || s != c.reported {
 		c.reported = s
@@ -207,8 +208,9 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 		c.receiveDelete(r, reply)
 	case Notify:
 		if err := reply.Err; c.phase == holding && err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed) {
-			// The later contender would wait although it may have its turn. In the other cases the znode does not
-			// exist any more, and its deletion wakes that contender as well.
+			// The later contender was not notified, so it would wait although it may have its turn. If the znode
+			// does not exist any more, its deletion has woken the later contender, and the contender need not
+			// leave.
 			c.leave(err, false)
 		}
 	case Replace:
@@ -228,7 +230,7 @@ func (c *Contender) receiveEvent(in *Input) {
 		c.watches.own = notWatched
 		switch {
 		case in.Name != c.znode.name, c.znode.renamingTo != "":
-			// The rename deletes the znode itself.
+			// Ignore the deletion of the old znode, which a rename deletes.
 		case deleted:
 			c.lose()
 		case c.phase == queued:
@@ -238,9 +240,9 @@ func (c *Contender) receiveEvent(in *Input) {
 		if c.queue.predecessor.name == in.Name {
 			c.queue.predecessor.fire(in)
 			if !deleted && c.cfg.Admit != nil {
-				// The predecessor has its turn, and this contender may have it, too. Without Policy.Admit, the
-				// queue was marked as ended, which the next contender notices when it reads the predecessor
-				// again.
+				// The predecessor may have its turn now, and then this contender may have it, too: list the queue.
+				// Without Policy.Admit, a write means that the queue was marked as ended, which the next contender
+				// notices when it reads the predecessor again.
 				c.queue.list = watchedList
 				c.prove(true)
 			}

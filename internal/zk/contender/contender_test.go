@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// The znodes of these tests. Scripts write the number of each without zeros: "a-latch-1".
+// The znodes of these tests. In the texts of outputs, describe omits the zeros of their numbers: "a-latch-1".
 const (
 	a     = "a-latch-0000000001"
 	b     = "b-latch-0000000002"
@@ -25,7 +25,7 @@ const (
 
 var errOther = errors.New("other error")
 
-// script passes inputs to a contender and requires the outputs, which describe describes.
+// script passes inputs to a contender and requires the outputs, in the form that describe returns.
 type script struct {
 	t       *testing.T
 	c       *Contender
@@ -58,7 +58,7 @@ func (s *script) do(in Input) {
 	}
 }
 
-// start is the first input.
+// start passes the input Start, which must be the first.
 func (s *script) start(want ...string) {
 	s.t.Helper()
 	s.step(Input{Kind: Start}, want...)
@@ -96,7 +96,7 @@ func (s *script) leave(err error, want ...string) {
 	s.step(Input{Kind: Leave, Err: err}, want...)
 }
 
-// connect changes the state of the connection.
+// connect changes the state of the connection, and passes the input ConnChanged.
 func (s *script) connect(change func(*connection.State), want ...string) {
 	s.t.Helper()
 	change(&s.conn)
@@ -106,11 +106,11 @@ func (s *script) connect(change func(*connection.State), want ...string) {
 // names returns the reply to a listing.
 func names(names ...string) Reply { return Reply{Names: names, QueueCzxid: 70} }
 
-// created is the reply to the create of own.
+// created is the reply to the create of the znode own.
 var created = Reply{Prefix: ownPrefix, Name: own, Session: 1}
 
-// join returns a script whose contender has created own and read it, and has received a listing
-// with the given names.
+// join returns a script whose contender has created the znode own and read it, and has received a listing with the
+// given names.
 func join(t *testing.T, cfg Config, listed ...string) *script {
 	t.Helper()
 	s := newScript(t, cfg)
@@ -121,7 +121,8 @@ func join(t *testing.T, cfg Config, listed ...string) *script {
 	return s
 }
 
-// follow returns a script whose contender watches its predecessor a, the only earlier contender.
+// follow returns a script whose contender watches its predecessor, the znode a, which is the only earlier
+// contender.
 func follow(t *testing.T, cfg Config) *script {
 	t.Helper()
 	s := join(t, cfg, a)
@@ -195,8 +196,8 @@ func describe(o *Output) string {
 	return strings.ReplaceAll(strings.Join(words, " "), "-000000000", "-")
 }
 
-// Without a GUID, the name may be that of another contender in the next session: the servers may have
-// lost their data. So the znode is not deleted, whatever ends the contender.
+// If names have no GUID, another contender may have the same name in the next session, because the servers may have
+// lost their data. So a contender that ends in another session does not delete the znode with its name.
 func TestStep_AnotherSession_PlainName(t *testing.T) {
 	cfg := electionConfig
 	cfg.Naming = Prefix("own-latch-")
@@ -223,7 +224,7 @@ func TestStep_AnotherSession_PlainName(t *testing.T) {
 	})
 }
 
-// A deletion of the znode is reported immediately, and the reason afterwards.
+// A contender reports the deletion of its znode immediately, and the reason when the servers have answered.
 func TestReceiveReason(t *testing.T) {
 	makesQueue := electionConfig
 	makesQueue.CanMakeQueue = true
@@ -266,7 +267,8 @@ func TestReceiveReason(t *testing.T) {
 	}
 }
 
-// While the reason is unknown, the deletion is reported a second time, and Patience limits the time.
+// While the servers do not answer what the reason of the deletion is, the contender reports the deletion a second
+// time. Patience limits how long it waits for the reason.
 func TestReceiveTimer_ReasonUnknown(t *testing.T) {
 	cfg := electionConfig
 	cfg.Patience = time.Second
@@ -290,14 +292,14 @@ func (s *script) rename(want ...string) {
 func TestRename_KeepsTurn(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
-	// The rename has deleted the znode.
+	// The deletion of the old znode by the rename is no loss.
 	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Err: connection.ErrDeleted, Safe: true})
 	require.True(t, s.c.Holding())
 	s.connect(func(c *connection.State) { c.Missing = true })
 	s.reply(Replace, Reply{}, "prove renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
 	require.Equal(t, renamed, s.c.Name())
 	s.conn.Missing = false
-	s.fired(OwnWatch, own, Deleted) // the deletion is reported late
+	s.fired(OwnWatch, own, Deleted) // the event of the deletion arrives after the rename
 	s.leave(errOther, "report other error", "rest", "send delete renamed-latch-5 last because: other error")
 	s.reply(Delete, Reply{}, "finish <nil>")
 }
@@ -316,7 +318,8 @@ func TestRename_Fails(t *testing.T) {
 	s.reply(Replace, Reply{Err: zk.ErrNoNode}, loses, "set reason 10ms", "send find reason")
 }
 
-// Only a holding contender can be renamed, and only if no rename is in progress.
+// TestRename_OnlyWhileHolding checks that the contender sends no Replace before its turn, or while a rename is in
+// progress.
 func TestRename_OnlyWhileHolding(t *testing.T) {
 	s := follow(t, electionConfig)
 	s.rename()
@@ -325,7 +328,7 @@ func TestRename_OnlyWhileHolding(t *testing.T) {
 	s.rename()
 }
 
-// A contender that leaves during a rename deletes either znode.
+// A contender that leaves during a rename deletes its znode under the old or the new name, whichever it has.
 func TestRename_WhileLeaving(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")

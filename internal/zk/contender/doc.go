@@ -3,8 +3,8 @@
 //
 // A contender creates an ephemeral sequential znode in the znode of the queue. The sequence numbers order the
 // contenders, so the earlier contenders of a contender can only become fewer. A contender watches its
-// predecessor, the last of the earlier contenders that it waits for. When it is deleted and no other one
-// remains, it is the contender's turn.
+// predecessor, the last of the earlier contenders that it waits for. When the predecessor's znode is deleted and no
+// other of these contenders remains, it is the contender's turn.
 //
 //	joining ──► queued ──► holding ──► leaving ──► gone
 //	                 └──────► lost ──────┘

@@ -9,7 +9,7 @@ import (
 // counterDigits is the length of the counter with which a GUID ends, in hex digits: see Following.
 const counterDigits = 8
 
-// NextGUID returns the bytes of the GUID that follows guid: its counter is greater by one.
+// NextGUID returns the GUID that this library assigns after guid: the counter at its end is greater by one.
 func NextGUID(guid [guidLength / 2]byte) [guidLength / 2]byte {
 	for i := len(guid) - 1; i >= len(guid)-counterDigits/2; i-- {
 		if guid[i]++; guid[i] != 0 {
@@ -19,9 +19,9 @@ func NextGUID(guid [guidLength / 2]byte) [guidLength / 2]byte {
 	return guid
 }
 
-// Following returns the name of the contender that was created directly before the contender own, if it has the
-// GUID that follows that of the earlier contender name. It is empty if name is not that of a contender of this
-// library, or if own has no predecessor.
+// Following returns the name that the contender created directly before own has if its GUID follows that of the
+// earlier contender name. It is empty if name is not that of a contender of this library, or if own has no
+// predecessor.
 func Following(name, own string) string {
 	number, ok := Sequence(own)
 	if _, known := Sequence(name); !ok || !known || number <= 0 || !IsOurs(name) {

@@ -12,7 +12,7 @@ import (
 func TestFollowing_IsPredicted(t *testing.T) {
 	guid := [guidLength / 2]byte{15: 0xfe, 14: 0xff, 13: 0xff, 12: 0xff, 11: 7}
 	for _, naming := range []Naming{CuratorLatch, CuratorLock, CuratorWrite, CuratorRead, Kazoo} {
-		for range 3 { // the counter overflows
+		for range 3 { // so often that the counter overflows
 			name := naming.NamePrefix(GUIDOf(guid)) + "0000000003"
 			guid = NextGUID(guid)
 			require.Equal(t, naming.NamePrefix(GUIDOf(guid))+"0000000099", Following(name, latch(100)))
@@ -29,7 +29,7 @@ func TestFollowing_IsPredicted(t *testing.T) {
 		ours:                latch(7), // the name contains no number
 		ours + "0000000003": latch(0), // the contender is the first
 		ours + "0000000004": "config",
-		ours + "0000000005": latch(math.MinInt32 + 1), // Curator parses no negative numbers
+		ours + "0000000005": latch(math.MinInt32 + 1), // Curator cannot parse the negative number
 	} {
 		require.Empty(t, Following(name, of), name)
 	}

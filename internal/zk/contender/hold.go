@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// hold keeps the lease of a contender whose turn it is. Only the deletion of its znode and the expiry of its
-// session matter.
+// hold keeps the lease of a contender whose turn it is. The turn ends only if its znode is deleted or its session
+// expires.
 func (c *Contender) hold() {
 	if c.conn.Missing && c.znode.renamingTo == "" {
 		c.lose()
@@ -20,8 +20,8 @@ func (c *Contender) hold() {
 	c.prove(true)
 	s := State{Name: c.znode.name, First: true, Session: c.znode.session, Token: c.znode.token}
 	if c.reported.Proven && c.lease.lapses != c.conn.Lapses {
-		// The lease has expired, and may be valid again. The user may have found the expiration by the clock,
-		// and must not be left with the earlier lease.
+		// The lease has expired since the last report, and may be valid again. The user may have seen by the clock
+		// that it has expired. So report first that there is no valid lease, and then the new one.
 		c.report(s)
 	}
 	c.lease.lapses, s.Proven = c.conn.Lapses, c.conn.Proven
@@ -41,10 +41,10 @@ func (c *Contender) hold() {
 	}
 }
 
-// lease is the lease of the session as far as the contender uses it.
+// lease is what the contender stores of the lease of the session.
 type lease struct {
 	proving bool   // the lease is renewed by checks of the contender's znode
-	lapses  uint64 // the number of lapses of the connection when the turn was reported last
+	lapses  uint64 // connection.State.Lapses when the turn was reported last
 }
 
 // prove starts or ends the renewal of the lease.
@@ -60,8 +60,8 @@ func (c *Contender) prove(on bool) {
 	c.output(kind).Name = c.znode.name
 }
 
-// rename continues under another name, at the same position. While the request is in progress, the absence of
-// either znode means nothing.
+// rename replaces the contender's znode by one with the name to, at the same position. While the request is in
+// progress, either znode may be missing, and that does not end the hold.
 func (c *Contender) rename(to string) {
 	if c.phase != holding || c.znode.renamingTo != "" {
 		return
@@ -78,7 +78,7 @@ func (c *Contender) rename(to string) {
 // receiveReplace receives the result of a rename.
 func (c *Contender) receiveReplace(r *Request, reply *Reply) {
 	if c.phase != holding {
-		return // remove deletes either znode
+		return // remove deletes the znode under either name
 	}
 	c.znode.renamingTo = ""
 	switch {
@@ -89,7 +89,7 @@ func (c *Contender) receiveReplace(r *Request, reply *Reply) {
 		c.creates.prefixes = slices.DeleteFunc(c.creates.prefixes, func(prefix string) bool { return !strings.HasPrefix(r.To, prefix) })
 		c.znode.name, c.watches.own, c.conn.Missing = r.To, certain, false
 		c.output(Prove).Name = c.znode.name
-		c.hold() // reports the new name first
+		c.hold() // reports the new name, before the output Renamed
 	}
 	c.output(Renamed).Err = reply.Err
 }

@@ -21,7 +21,7 @@ const (
 	Fired
 	// Expired reports that a timer has expired.
 	Expired
-	// Leave makes the contender leave for the reason Err.
+	// Leave makes the contender leave for the reason in Err.
 	Leave
 	// Rename makes the contender continue under the name Name, with the same sequence number.
 	Rename
@@ -34,16 +34,17 @@ type Input struct {
 	Reply   Reply   // Replied: the result of the request
 	Watch   Watch   // Fired: the watch that has fired
 	Name    string  // Fired: the watched znode; Rename: the new name
-	// Safe reports, if the watched contender belongs to the same session and was deleted, that its own client
-	// has deleted it, and not the end of the session. Otherwise it is true.
+	// Safe is false if the watched contender belongs to the same session as this contender and the end of the
+	// session may have deleted both znodes. It is true if the client itself has deleted the watched znode, and for
+	// all other events.
 	Safe  bool
 	Timer Timer // Expired: the timer that has expired
-	// Err is the reason of Leave. Of Fired it is nil if data or children have changed, or connection.ErrDeleted,
-	// connection.ErrSessionExpired or connection.ErrConnClosed.
+	// Err is the reason of a Leave. For Fired it is nil if data or children have changed, and otherwise
+	// connection.ErrDeleted, connection.ErrSessionExpired or connection.ErrConnClosed.
 	Err error
 
-	// conn is the memory of Step for the state of the connection: a waiting contender needs none. If it were a
-	// part of Contender, the rows "live heap" of the benchmarks would become worse.
+	// conn is where Step stores the state of the connection while it runs. It is not a field of Contender, because
+	// a contender that waits would need more memory (the rows "live heap" of the benchmarks).
 	conn connection.State
 }
 
@@ -65,13 +66,13 @@ type RequestKind uint8
 
 const (
 	// Create creates the contender's znode. Its name begins with a prefix that the driver chooses. Reply:
-	// Prefix, Name, Session; Token, Alone and QueueCzxid if the driver has stamped the queue's znode in the
-	// same transaction.
+	// Prefix, Name, Session; Token, Alone and QueueCzxid if the driver has stamped the queue's znode, which
+	// means that it has written that znode in the same transaction.
 	Create RequestKind = iota
 	// MakeQueue creates the znode of the queue and its parents.
 	MakeQueue
-	// Search lists, as of a time after the request, the znodes that creates without a reply have left. Reply:
-	// Names.
+	// Search lists the znodes that creates without a reply have left. The listing is not older than the request.
+	// Reply: Names.
 	Search
 	// List lists the queue, and sets a watch on it if Watched is set. Reply: Names, QueueCzxid.
 	List
@@ -84,16 +85,17 @@ const (
 	ReadBefore
 	// Inspect reads the Stat of the znode Name. Reply: Owner.
 	Inspect
-	// FindContender reads the Stats of the znodes Names, in this order, until it finds an ephemeral znode.
-	// Reply: Name, its name, or empty; Names, the znodes that exist and are not ephemeral, in the same order.
+	// FindContender reads the Stats of the znodes Names, in this order, until it finds an ephemeral znode. Reply:
+	// Name, the name of that znode, or empty; Names, the znodes that exist and are not ephemeral, in the same
+	// order.
 	FindContender
 	// FindReason reads why the contender's znode was deleted: whether the tombstone of the queue exists, and
 	// then the znode of the queue. Reply: Ended, QueueCzxid (0 if it does not exist).
 	FindReason
-	// Delete deletes the znode Name. If Last is set and it is the contender's znode, it is deleted together
-	// with what the recipe adds for the reason Err.
+	// Delete deletes the znode Name. If Last is set and Name is the contender's znode, the same transaction
+	// contains what the recipe adds for the reason Err.
 	Delete
-	// Notify writes the data of the contender's znode again, to wake its follower.
+	// Notify writes the data of the contender's znode again, to wake the contender that watches the znode.
 	Notify
 	// Replace replaces the contender's znode Name by To in one transaction, and sets a watch on the new znode.
 	Replace
@@ -106,23 +108,23 @@ type Request struct {
 	To   string // Replace: the name of the new znode
 	// Watched makes List set a watch.
 	Watched bool
-	// Epoch is the number of the connection, which each break increases, when the request was output.
+	// Epoch is the connection's Epoch, which each break increases, at the time when the request was output.
 	Epoch uint64
-	// Reset makes the request set its watch again if an earlier watch may never fire.
+	// Reset makes the request set its watch again if the connection has broken since the watch was set.
 	Reset    bool
 	Prefixes []string // Search: the prefixes of the names to search for
 	Names    []string // FindContender: the znodes to read
-	// Last reports that the request, Delete or Search, belongs to the removal of the contender.
+	// Last reports that a Delete or Search belongs to the removal of a contender that leaves.
 	Last bool
 	Err  error // Delete with Last: why the contender leaves
 }
 
-// ErrLost is the error of a Create or Delete whose reply was lost with the connection. The driver retries
-// requests of the other kinds until they are answered.
+// ErrLost is the error of a Create or Delete whose reply was lost with the connection. The driver itself retries
+// requests of the other kinds.
 var ErrLost = errors.New("the reply was lost")
 
 // Reply is the result of a request. Err is nil, zk.ErrNoNode if a znode does not exist, ErrLost,
-// connection.ErrConnClosed, or an error that a retry would return again.
+// connection.ErrConnClosed, or an error that the same request would receive again.
 type Reply struct {
 	Err        error
 	Prefix     string
@@ -136,12 +138,12 @@ type Reply struct {
 	Ephemeral  bool
 	Alone      bool // Create: the contender is the only child of the queue
 	Ended      bool
-	// Predicted is, after a stamped Create, the name that the predecessor probably has, or empty, and Others
-	// the number of other children of the queue.
+	// Predicted is the name that the predecessor probably has, or empty. Others is the number of other children of
+	// the queue. Both are set by a Create whose transaction has stamped the queue's znode.
 	Predicted string
 	Others    int32
-	// Doubt reports that the watch was set before the connection broke, or on a znode that the connection must
-	// not read, and may never fire.
+	// Doubt reports that the watch may never fire: it was set before the connection broke, or on a znode that the
+	// connection must not read.
 	Doubt bool
 }
 
@@ -149,7 +151,8 @@ type Reply struct {
 type Timer uint8
 
 const (
-	// PatienceTimer ends a contender that cannot join, or does not learn why its znode was deleted.
+	// PatienceTimer ends a contender that cannot join for the time Patience, or does not learn why its znode was
+	// deleted.
 	PatienceTimer Timer = iota
 	// ReasonTimer repeats the report that the contender's znode was deleted.
 	ReasonTimer
@@ -157,9 +160,9 @@ const (
 	PrepareTimer
 	// OwnTimer sets the watch on the contender's znode during a hold.
 	OwnTimer
-	// DoubtTimer sets watches again that may never fire.
+	// DoubtTimer makes the contender set watches again that may never fire (Reply.Doubt).
 	DoubtTimer
-	// StandbyTimer ends the lease of the next contender, which it keeps in advance.
+	// StandbyTimer ends the lease that the next contender keeps in advance.
 	StandbyTimer
 )
 
@@ -175,22 +178,22 @@ const (
 	Set
 	// Stop stops Timer before it expires.
 	Stop
-	// Prove starts the renewal of the lease by checks of the contender's znode, or continues it with the znode of
-	// a Replace. The create of the znode, if it was answered, is the first proof. The driver then steps with
-	// ConnChanged.
+	// Prove starts the renewal of the lease by checks of the contender's znode. After a Replace, the renewal
+	// continues with the new znode. If the create of the znode was answered, it counts as the first check. The
+	// driver then steps with ConnChanged.
 	Prove
 	// Rest ends the renewal of the lease.
 	Rest
-	// Renamed reports the result Err of a Rename.
+	// Renamed reports that a Rename has ended with the result Err.
 	Renamed
 	// Ignoring reports that Count children, of which Name is the first, are named like contenders but are not
-	// ephemeral.
+	// ephemeral, and that the contender ignores them.
 	Ignoring
-	// Removing reports that Name is an orphaned znode of the same contender.
+	// Removing reports that Name is an orphaned znode of this contender, which it deletes.
 	Removing
 	// Bury deletes the znode Name, which belongs to an expired session, in the background.
 	Bury
-	// Finish is the last output. Err is nil if it is certain that nothing of the contender is left.
+	// Finish is the last output. Err is nil if all znodes of the contender are known to be deleted.
 	Finish
 )
 
@@ -202,12 +205,12 @@ type Output struct {
 	Timer   Timer
 	After   time.Duration
 	Name    string
-	Count   int // Ignoring: how many children
+	Count   int // Ignoring: the number of ignored children
 	Err     error
 }
 
-// State is the situation of a contender, as it is reported to the user. A new field also belongs in State
-// and stateOf of package queue.
+// State is the situation of a contender, as it is reported to the user. If you add a field here, add it to State
+// and stateOf of package queue as well.
 type State struct {
 	Name        string // the contender's znode, empty before it is created
 	Predecessor string // the predecessor's znode, empty for the head of the queue
@@ -215,7 +218,7 @@ type State struct {
 	// this one waits for. It is false with Policy.Admit, and if the predecessor can be replaced.
 	Next  bool
 	First bool // the contender has its turn
-	// Proven reports that the turn is backed by a valid lease. It implies First.
+	// Proven reports that a valid lease covers the turn. It implies First.
 	Proven  bool
 	Session int64 // the owner of the znode; set with First
 	Token   int64 // the creation zxid of the znode; set with First

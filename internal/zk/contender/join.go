@@ -9,10 +9,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// join creates the contender's znode, with a new prefix in every create. If a reply is lost, it searches
-// for the znode, which the contender also does in every later listing, because a server that lags behind
-// may show it late. It uses a znode only if the current session owns it: the znode of an earlier session is
-// deleted with that session (CURATOR-498).
+// join creates the contender's znode, with a new prefix in every create. If a reply is lost, join searches for the
+// znode. The contender also looks for it in every later listing, because a server that lags behind may show the
+// znode late. The contender uses a znode only if the current session owns it, because the znode of an earlier
+// session is deleted with that session (CURATOR-498).
 func (c *Contender) join() {
 	switch {
 	case c.conn.Up:
@@ -43,18 +43,19 @@ func (c *Contender) join() {
 func (c *Contender) receiveCreate(reply *Reply) {
 	switch {
 	case reply.Err == nil:
-		// The prefix is kept as a part of the name.
+		// Slice the prefix from the name, so that the two share memory.
 		c.znode.name, c.creates.prefixes = reply.Name, append(c.creates.prefixes, reply.Name[:len(reply.Prefix)])
 		if reply.Session == 0 {
-			return // the znode may have changed: read it
+			return // the owner is unknown: read the znode
 		}
 		c.znode.session, c.znode.token = reply.Session, reply.Token
 		if reply.Alone && !c.isOther(reply.QueueCzxid) {
-			// The reply to the transaction that created the znode shows that it is the only one.
+			// The transaction that created the znode has shown that the queue has no other child.
 			c.queue.place, c.queue.list = First, noList
 		}
 		if reply.Predicted != "" {
-			// A listing is necessary when the predecessor has left, whatever an earlier one has shown.
+			// Follow the predicted predecessor without a listing. The contender lists the queue when that
+			// predecessor has departed.
 			c.queue.place, c.queue.list, c.queue.blocking = predicted, noList, reply.Others
 			c.queue.predecessor = other{name: reply.Predicted}
 		}
@@ -72,15 +73,16 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.leave(c.noQueue(), false) // an earlier create may have been applied
 	case errors.Is(reply.Err, zk.ErrNodeExists):
-		// The names contain no GUID, and the servers give the last number to all contenders.
+		// Without a GUID, two contenders can have the same name only if the servers assign the last sequence number
+		// repeatedly.
 		c.leave(connection.ErrNodeExhausted, false)
 	default:
 		c.leave(reply.Err, false)
 	}
 }
 
-// receiveSearch receives the znodes of all creates. A joining contender takes the first one that the current session
-// owns. The others are orphans.
+// receiveSearch receives the names of the znodes that all creates of the contender have left. A joining contender
+// takes the first one that the current session owns. The others are orphans.
 func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 	missing := errors.Is(reply.Err, zk.ErrNoNode)
 	switch {
@@ -88,13 +90,13 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 		if c.creates.found = reply.Names; len(reply.Names) == 0 {
 			c.finish(connection.IgnoreNoNode(reply.Err))
 		}
-	case c.phase > queued: // the request was sent before
-	case missing && c.phase == joining && c.cfg.CanMakeQueue: // nothing was created
+	case c.phase > queued: // the contender does not need the result any more
+	case missing && c.phase == joining && c.cfg.CanMakeQueue: // without a queue, no create was applied
 	case missing:
 		c.leave(c.noQueue(), false) // the create may have been applied
 	case reply.Err != nil:
 		c.leave(reply.Err, false)
-	case c.phase == queued: // receiveList has asked which orphans exist
+	case c.phase == queued: // receiveList has searched for orphans
 		c.creates.orphans = slices.DeleteFunc(reply.Names, func(name string) bool { return name == c.znode.name })
 		c.exclude(c.creates.orphans)
 		c.creates.searched = true

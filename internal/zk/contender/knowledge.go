@@ -8,19 +8,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// knowledge is what a contender knows of the queue: that of the last listing, except that predecessor and
-// before are also changed by the events of their watches.
+// knowledge is what a contender knows of the queue. It comes from the last listing, but events of watches also
+// change predecessor and before.
 type knowledge struct {
-	list     need   // the listing that must be requested
+	list     need   // the listing to request, if any
 	place    Place  // unlisted before the first listing
-	notify   bool   // a later contender waits, which must be notified when the turn comes
+	notify   bool   // when the turn comes, a waiting later contender must be notified
 	blocking int32  // the number of earlier contenders that the contender waits for
 	epoch    uint64 // the epoch of the connection when the listing was requested
-	// predecessor is the last of the earlier contenders that the contender waits for, and before the last but
-	// one, which only a contender knows that looks ahead.
+	// predecessor is the last of the earlier contenders that the contender waits for. before is the last but one,
+	// and empty for a contender that does not prepare for its turn (looksAhead).
 	predecessor, before other
-	// unverified are the predecessor and children before it whose names do not show whether they are
-	// contenders, the predecessor first. It is empty if the predecessor is known to be a contender.
+	// unverified contains the predecessor and children before it whose names do not show whether they are
+	// contenders, beginning with the predecessor. It is empty if the predecessor is known to be a contender.
 	unverified []string
 	ignored    []string // children that are named like contenders but are not contenders, sorted
 }
@@ -28,7 +28,7 @@ type knowledge struct {
 // other is an earlier contender.
 type other struct {
 	name     string // empty for no contender
-	verified bool   // an unrecognized name is that of an ephemeral znode
+	verified bool   // the znode is ephemeral, which shows that an unrecognized name is that of a contender
 	znode    otherZnode
 }
 
@@ -37,16 +37,16 @@ type otherZnode uint8
 
 const (
 	unread     otherZnode = iota
-	unreadable            // the znode cannot be read
+	unreadable            // the connection may not read the znode
 	watched
-	deleted       // the znode was deleted, perhaps with the session, and then the contender's znode was deleted as well
+	deleted       // the znode was deleted, perhaps with a session to which the contender's own znode belongs as well
 	deletedSafely // the znode was deleted by its own client, and not with the session
 )
 
 // gone reports whether the contender has departed.
 func (o *other) gone() bool { return o.znode >= deleted }
 
-// fire receives the event of the watch on the znode.
+// fire records the event of the watch on the znode.
 func (o *other) fire(in *Input) {
 	switch {
 	case in.Err == nil:
@@ -84,13 +84,13 @@ func (c *Contender) sendList(n need) {
 	}
 }
 
-// position records the contender's position according to a listing.
+// position derives the contender's place and its neighbors from a listing.
 func (c *Contender) position(r *Request, reply *Reply, n *neighbors) {
 	if n.predecessor != c.queue.predecessor.name {
 		if n.predecessor == c.queue.before.name {
 			c.queue.predecessor = c.queue.before
 		} else {
-			c.queue.predecessor = other{name: strings.Clone(n.predecessor)} // a listed name keeps all others in memory
+			c.queue.predecessor = other{name: strings.Clone(n.predecessor)} // a part of the reply would keep all of it in memory
 		}
 	}
 	c.queue.unverified = nil
@@ -104,7 +104,7 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors) {
 		c.queue.before = other{name: strings.Clone(n.before)}
 	}
 	if c.queue.before.gone() {
-		c.listAgain() // the listing was sent before the event
+		c.listAgain() // before has left since the listing was requested
 	}
 	c.queue.blocking, c.queue.epoch = int32(n.blocking), r.Epoch
 	switch {
@@ -127,15 +127,16 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors) {
 	}
 }
 
-// mustInspect reports whether neither a known library nor this contender uses names like this, or a child with
-// a name like this was not a contender. Its znode is read without a watch first, because a watch cannot be
-// removed.
+// mustInspect reports whether a name does not show that its znode is a contender, because no known library assigns
+// such names. Names with the prefix of this contender count as known until a child with such a name proves to be
+// none. The znode is first read without a watch, because a watch cannot be removed.
 func (c *Contender) mustInspect(name string) bool {
 	prefix, plain := c.cfg.Naming.Plain()
 	return c.cfg.Admit == nil && !Recognized(name) && !(plain && strings.HasPrefix(name, prefix) && len(c.queue.ignored) == 0)
 }
 
-// ignore excludes children that are named like contenders but are not ephemeral.
+// ignore excludes children that are named like contenders but are not ephemeral, lists the queue again and reports
+// the children.
 func (c *Contender) ignore(names ...string) {
 	if len(names) == 0 {
 		return
@@ -146,7 +147,7 @@ func (c *Contender) ignore(names ...string) {
 	o.Name, o.Count = names[0], len(names)
 }
 
-// exclude adds children to those that are not contenders.
+// exclude adds children to those that the contender ignores in listings.
 func (c *Contender) exclude(names []string) {
 	for _, name := range names {
 		c.queue.ignored = append(c.queue.ignored, strings.Clone(name))
@@ -154,38 +155,38 @@ func (c *Contender) exclude(names []string) {
 	slices.Sort(c.queue.ignored)
 }
 
-// ownZnode is the contender's znode. It has no name before it is created, and after it was deleted.
+// ownZnode is the contender's znode. Its name is empty before the znode is created, and after it was deleted.
 type ownZnode struct {
 	name    string
 	session int64 // the session that owns the znode, 0 if it is unknown
 	token   int64 // the creation zxid of the znode, 0 if it is unknown
-	// renamingTo is the name to which the contender is being renamed, or empty. The znode then has one of the
-	// two names.
+	// renamingTo is the new name while a rename is in progress, or empty. The znode then has either name or
+	// renamingTo.
 	renamingTo string
 }
 
-// creates contains the traces of the contender's creates. Each has another prefix, which is in prefixes until
-// it is known that its znode does not exist. Creates without a reply may have left znodes that differ from the
-// contender's znode.
+// creates contains what is known of the contender's creates. Each create uses another name prefix, which stays in
+// prefixes until it is known that no znode with the prefix exists. A create without a reply may have left a znode
+// that is not the contender's znode: an orphan.
 type creates struct {
 	prefixes   []string // the name prefixes of all znodes of the contender that may exist, including its znode
 	unanswered bool     // the last create was not answered: search for its znode
-	searched   bool     // the orphans are known as of the last Search
+	searched   bool     // the last Search has found all orphans
 	found      []string // the znodes that a search has found and that are not inspected or deleted yet
 	orphans    []string // the orphaned znodes that are not deleted yet
-	// outlived is a znode whose session has expired, unless its name contains no GUID.
+	// outlived is the name of a znode whose session has expired and that must be deleted, or empty.
 	outlived string
 }
 
-// search searches for the znodes of all creates. last reports that this belongs to the removal.
+// search searches for the znodes of all creates. last reports that the contender leaves and removes its znodes.
 func (c *Contender) search(last bool) {
 	if r := c.send(Search, ""); r != nil {
 		r.Prefixes, r.Last = slices.Clone(c.creates.prefixes), last
 	}
 }
 
-// forget records that the contender's znode does not exist any more. Znodes of other creates may exist, in any
-// session.
+// forget records that the contender's znode does not exist any more. Other creates may have left znodes in this or
+// an earlier session.
 func (c *Contender) forget() {
 	names := func(prefix string) bool { return c.znode.name != "" && strings.HasPrefix(c.znode.name, prefix) }
 	if i := slices.IndexFunc(c.creates.prefixes, names); i >= 0 {
@@ -195,9 +196,9 @@ func (c *Contender) forget() {
 }
 
 // outlive forgets the contender's znode, whose session has expired. ClickHouse Keeper, which does not continue
-// sessions, gives a client that reconnects a new session, and keeps the znodes of the old one until its
-// timeout. So the znode is deleted in the background, in the next session, unless its name contains no GUID: if
-// the queue was created again since, another contender can have it.
+// sessions, gives a client that reconnects a new session, and keeps the znodes of the old session until its
+// timeout. So outlive requests that the znode be deleted in the background, in the next session. It does not do so
+// if the name contains no GUID: if the queue was created again since, the znode may be another contender's.
 func (c *Contender) outlive() {
 	if c.cfg.Naming.HasGUID() {
 		c.creates.outlived = c.znode.name
@@ -213,8 +214,8 @@ func (c *Contender) removeOrphan() {
 	}
 }
 
-// watches are the watches of a contender, except those on other contenders. All were set in the same epoch, or
-// are not set.
+// watches contains the watches of a contender, except those on other contenders. The watches that are set were all
+// set in the connection's epoch.
 type watches struct {
 	epoch uint64 // the epoch of the connection
 	// reset makes requests set watches again that may be lost: from a break of the connection until the
@@ -233,10 +234,10 @@ const (
 	certain
 )
 
-// resetWatches sets all watches again, and reads the watched znodes, after the connection has broken: the
-// client library sets its watches again once, and does not retry if that fails. The next contender also lists
-// the queue, because its knowledge is not valid any more, and so does a contender that watches the queue. The
-// others do not: all reconnect at the same time.
+// resetWatches makes the contender set all watches again, and read the watched znodes, after the connection has
+// broken. The client library sets its watches again only once, and does not retry if that fails. The next contender
+// also lists the queue, because its knowledge is not valid any more, and so does a contender that watches the
+// queue. Other contenders do not list, because all of them reconnect at the same time.
 func (c *Contender) resetWatches() {
 	c.watches.epoch, c.watches.reset = c.conn.Epoch, true
 	c.watches.own, c.watches.queue = notWatched, false
@@ -257,9 +258,9 @@ func (c *Contender) readOwn() {
 	}
 }
 
-// confirmOwn reads the contender's znode after each break of the connection if its name contains no GUID. The
-// checks of the lease would find the znode of another contender with the same name, if the queue was created
-// again in the meantime.
+// confirmOwn reads the contender's znode after each break of the connection if its name contains no GUID. If the
+// queue was created again in the meantime, another contender's znode may have the same name, and the checks of the
+// lease would not notice the difference.
 func (c *Contender) confirmOwn() {
 	if c.cfg.Naming.HasGUID() || !c.conn.Up || c.znode.renamingTo != "" {
 		return
@@ -272,13 +273,13 @@ func (c *Contender) confirmOwn() {
 	}
 }
 
-// timers are the timers of a contender. All but PatienceTimer and DoubtTimer are set once.
+// timers contains the timers of a contender. Each is set at most once, except PatienceTimer and DoubtTimer.
 type timers struct {
-	set     setOf[Timer] // the timers that must not be set again
+	set     setOf[Timer] // the timers that are set, or were set and must not be set again
 	expired setOf[Timer] // the timers that have expired and are set only once
 }
 
-// setTimer sets a timer unless it is set, or is set only once and was.
+// setTimer sets a timer, unless it is set already, or may be set only once and was set before.
 func (c *Contender) setTimer(t Timer, after time.Duration) {
 	if !c.timers.set.has(t) {
 		c.timers.set.add(t)
@@ -295,8 +296,8 @@ func (c *Contender) stopPatience() {
 	}
 }
 
-// looksAhead reports whether the contender prepares for its turn: if few contenders are ahead of it
-// (Config.Lookahead), or when it has waited for some time.
+// looksAhead reports whether the contender prepares for its turn: at once if it waits for few contenders
+// (Config.Lookahead), and otherwise when it has waited for some time.
 func (c *Contender) looksAhead() bool {
 	return c.queue.place != unlisted && c.queue.blocking < c.cfg.Lookahead || c.timers.expired.has(PrepareTimer)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// leave ends the contender for a reason. given reports that the caller has given the reason, so that it implies
+// leave makes the contender leave. given reports that the reason comes from the caller of the package, and so says
 // nothing about the contender's znode.
 func (c *Contender) leave(reason error, given bool) {
 	if c.phase >= leaving {
@@ -26,19 +26,20 @@ func (c *Contender) leave(reason error, given bool) {
 	case !given && errors.Is(reason, connection.ErrSessionExpired) && c.znode.session != 0 && c.znode.session != c.conn.Session:
 		c.outlive()
 	case !given && errors.Is(reason, connection.ErrConnClosed) && len(c.creates.prefixes) > 0:
-		c.finish(reason) // no request is answered any more
+		c.finish(reason) // no request is answered after Close
 	}
 }
 
-// remove deletes everything that the contender has created, until that is confirmed, the session has expired or
-// the connection is closed.
+// remove deletes everything that the contender has created. It ends when the deletion is confirmed, the session has
+// expired or the connection is closed.
 func (c *Contender) remove() {
 	if c.znode.session != 0 && c.conn.Session != c.znode.session && c.znode.name != "" {
 		c.outlive()
 	}
 	switch {
 	case c.pending.has(Create), c.pending.has(Delete), c.pending.has(Search):
-		// The reply determines what to delete. It comes when the connection is up again.
+		// Wait for the reply, which determines what to delete. It comes at the latest when the connection is up
+		// again.
 	case len(c.creates.prefixes) == 0:
 		c.finish(nil)
 	case c.conn.Closed:
@@ -59,20 +60,20 @@ func (c *Contender) remove() {
 func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 	missing := errors.Is(reply.Err, zk.ErrNoNode)
 	switch {
-	case c.phase < leaving: // the znode is an orphan
+	case c.phase < leaving: // r has deleted an orphan
 		if errors.Is(reply.Err, ErrLost) {
 			c.creates.orphans = append(c.creates.orphans, r.Name)
 		} else if reply.Err != nil && !missing {
 			c.leave(reply.Err, false)
 		}
-	case errors.Is(reply.Err, ErrLost): // remove retries
+	case errors.Is(reply.Err, ErrLost): // remove sends the deletion again
 	case reply.Err != nil && !missing:
 		c.finish(reply.Err)
 	case r.Name == c.znode.name:
 		renamed := c.znode.renamingTo
 		c.forget()
 		if missing {
-			c.znode.name = renamed // the rename was applied
+			c.znode.name = renamed // if a rename was in progress, it was applied
 		}
 	case len(c.creates.found) > 0 && c.creates.found[0] == r.Name:
 		if c.creates.found = c.creates.found[1:]; len(c.creates.found) == 0 {
@@ -81,7 +82,7 @@ func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 	}
 }
 
-// finish ends the removal. err is nil if it is certain that nothing of the contender is left.
+// finish ends the removal. err is nil if all znodes of the contender are known to be deleted.
 func (c *Contender) finish(err error) {
 	c.phase = gone
 	if c.creates.outlived != "" {
@@ -103,13 +104,13 @@ func (c *Contender) lose() {
 	}
 }
 
-// receiveReason receives why the contender's znode was deleted. If the contender has left, leave does nothing.
+// receiveReason receives the reply to FindReason. If the contender has left already, the calls of leave do nothing.
 func (c *Contender) receiveReason(reply *Reply) {
 	switch {
 	case errors.Is(reply.Err, connection.ErrConnClosed):
-		c.leave(connection.ErrConnClosed, false) // Close deletes the znode first
+		c.leave(connection.ErrConnClosed, false) // Close has deleted the znode, before the contender noticed Close
 	case c.over() != nil:
-		c.leave(c.over(), false) // expiry deletes the znode first
+		c.leave(c.over(), false) // the expiry has deleted the znode, before the contender noticed the expiry
 	case c.znode.session == 0:
 		c.leave(connection.ErrSessionExpired, false) // the session has changed during the create
 	case reply.Err != nil:
@@ -117,7 +118,7 @@ func (c *Contender) receiveReason(reply *Reply) {
 	case reply.Ended:
 		c.leave(connection.ErrElectionOver, false)
 	case (c.cfg.QueueMayVanish || c.cfg.QueueUnconfirmed) && reply.QueueCzxid != 0 && c.znode.token > reply.QueueCzxid:
-		c.leave(connection.ErrDeleted, false) // the znode was created in this queue, see joinedOther
+		c.leave(connection.ErrDeleted, false) // the znode was created in this queue (see joinedOther)
 	case reply.QueueCzxid == 0, c.isOther(reply.QueueCzxid):
 		c.leave(c.noQueue(), false)
 	default:
@@ -125,17 +126,19 @@ func (c *Contender) receiveReason(reply *Reply) {
 	}
 }
 
-// isOther reports whether the znode of the queue was re-created after the contender joined.
+// isOther reports whether czxid shows that the queue is not the one that the contender was to join. It returns
+// false if the configuration does not identify the queue.
 func (c *Contender) isOther(czxid int64) bool {
 	return c.cfg.QueueCzxid != 0 && czxid != c.cfg.QueueCzxid
 }
 
-// noQueue returns the meaning of a missing queue, in which the contender's znode was or should be. A client has
-// deleted it, unless the session in which it was seen has ended: the servers may have lost all data since.
+// noQueue returns the error of a contender that finds no queue. If the session is still the one in which the queue
+// was seen, a client has deleted the queue. Otherwise the servers may have lost all data since, and the error is
+// ErrSessionExpired.
 func (c *Contender) noQueue() error {
 	seen := c.cfg.QueueSession
 	if c.queue.place != unlisted && c.znode.session != 0 || seen == 0 {
-		seen = c.znode.session // the contender has listed the queue
+		seen = c.znode.session // the contender has seen the queue itself, in the session of its znode
 	}
 	switch {
 	case seen != 0 && c.conn.Session != seen:
@@ -146,8 +149,8 @@ func (c *Contender) noQueue() error {
 	return connection.ErrElectionOver
 }
 
-// noQueueToJoin is noQueue for a contender that has not joined the queue. It is zk.ErrNoNode instead of the end of
-// the queue if the caller looks for the queue again.
+// noQueueToJoin is noQueue for a contender that has not joined the queue. It returns zk.ErrNoNode instead of
+// connection.ErrElectionOver if findsAgain is true: the caller then looks for the queue again.
 func (c *Contender) noQueueToJoin(findsAgain bool) error {
 	err := c.noQueue()
 	if findsAgain && errors.Is(err, connection.ErrElectionOver) {
@@ -156,9 +159,10 @@ func (c *Contender) noQueueToJoin(findsAgain bool) error {
 	return err
 }
 
-// joinedOther reports whether a listing of another queue shows that the contender has joined that one, so that the
-// configured queue was deleted before. If the contender has sent earlier creates, one of them may have been applied
-// in the configured queue, so it is not known whether it was deleted before, unless it is unconfirmed.
+// joinedOther reports whether a listing of another queue than the configured one shows that the contender has
+// joined that other queue, so that the configured queue was deleted before. If the contender has sent several
+// creates, one of them may have been applied in the configured queue before its deletion. Then joinedOther returns
+// false, unless Config.QueueUnconfirmed is set.
 func (c *Contender) joinedOther(names []string) bool {
 	return slices.Contains(names, c.znode.name) && !slices.Contains(names, c.cfg.Tombstone) &&
 		(c.cfg.QueueUnconfirmed || len(c.creates.prefixes) == 1)

@@ -8,7 +8,7 @@ import (
 
 // This file contains the transitions of the model: what may happen next in a state.
 
-// fault is a kind of event whose number is limited.
+// fault is a kind of event whose number the budget of a scenario limits.
 type fault uint8
 
 const (
@@ -53,7 +53,7 @@ const (
 	takeTimer
 	takeProof
 	expire
-	grow // time passes
+	grow // time passes, so that the lease of a session ends
 	endQueue
 	leaveNow
 	replaceSession
@@ -179,8 +179,8 @@ func (w *model) hasWrite(i int) bool {
 	return false
 }
 
-// isCheckUseful reports whether the monitor of a connection may send a check whose result would
-// change anything.
+// isCheckUseful reports whether the monitor of connection i can send a check whose result would change the state of
+// the model.
 func (w *model) isCheckUseful(i int) bool {
 	c := w.conns[i]
 	if c.check.state != noCheck {
@@ -265,13 +265,13 @@ func (w *model) addMember(i int, add func(fair bool, kind actionKind, v ...int))
 	}
 }
 
-// waitsFor reports whether the event of a happening fires the watch.
+// waitsFor reports whether the happening e would fire the watch.
 func (h *handle) waitsFor(e *happening) bool {
 	return h.name == e.name && !h.fired && (h.kind == dataWatch || e.event == Deleted)
 }
 
-// isServed reports whether the server can execute a request of a contender. The contenders are
-// equivalent, so their first creates are executed in the order of their letters.
+// isServed reports whether the server can execute a request of kind k of contender i. The contenders are
+// equivalent, so their first creates are executed only in the order of their letters, to avoid equivalent states.
 func (w *model) isServed(i int, k RequestKind) bool {
 	if !isWrite(k) || w.conns[w.members[i].conn].closedByOwner {
 		return true
@@ -288,7 +288,7 @@ func (w *model) isShared(i int, r *Request) bool {
 		slices.ContainsFunc(w.conns[m.conn].net, func(it item) bool { return int(it.member) == i && same(&it.reply.request) }))
 }
 
-// mustWait reports whether the create of a contender comes after that of another contender.
+// mustWait reports whether contender i must not create its znode before another contender has created one.
 func (w *model) mustWait(i int) bool {
 	if i <= w.scenario.settled || w.members[i].created {
 		return false
@@ -343,8 +343,8 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 	}
 }
 
-// areNotified reports whether the leaders of a connection know the state of their lease. A lease
-// ends so long before the session can expire that they do.
+// areNotified reports whether all leaders of connection c have taken the newest state of their lease. A session
+// expires only then, because a lease ends long enough before the session can expire.
 func (w *model) areNotified(c int) bool {
 	for _, j := range w.on(c) {
 		if m := w.members[j]; m.notified && m.user.proven {
@@ -359,9 +359,9 @@ func (w *model) isAbandoned(s *session) bool {
 	return w.conns[s.conn].session != s.id || w.conns[s.conn].closedByOwner
 }
 
-// isUnused reports whether the lease of a session ends without a fault, because no contender renews
-// it. In scenarios without faults of connections and leases, only the leases of abandoned sessions end:
-// others would only add states.
+// isUnused reports whether the lease of session s may end without a fault, because no contender renews it. In
+// scenarios without faults of connections and leases, only the leases of abandoned sessions end. The end of other
+// leases would only add states.
 func (w *model) isUnused(s *session) bool {
 	isProving := func(j int) bool { return w.members[j].proving != "" }
 	b := &w.scenario.budget
@@ -514,7 +514,8 @@ func (w *model) doExternal(a action, spend func(fault)) {
 // deleteFor deletes a znode for another client.
 func (w *model) deleteFor(name string) {
 	if i := memberOf(name); i >= 0 {
-		// The reply to a create that has written the queue may bring the turn.
+		// A contender that does not know the name of its znode may still receive the reply to a create that has
+		// stamped the queue, and lead by it, although the znode is deleted. So the contender is exempt.
 		own := w.members[i].machine.znode.name
 		w.member(i).exempt = w.members[i].exempt || own == name || own == "" && w.scenario.stamp
 	}
@@ -532,7 +533,7 @@ func (w *model) newForeign(plain bool, session int64) znode {
 	return n
 }
 
-// normalize removes differences between states that have no meaning.
+// normalize removes differences between states that do not affect what can happen later.
 func (w *model) normalize() {
 	low := w.head()
 	for i := range w.scenario.conns {
@@ -543,7 +544,7 @@ func (w *model) normalize() {
 			w.conn(i).seen = w.head()
 		}
 		if w.budget[breaks] == 0 && w.budget[expiries] == 0 && c.up && !c.dying && w.isAlive(c.session) {
-			// No reply can be lost any more.
+			// In this state no reply can be lost any more, so the client receives all of them at once.
 			for len(w.conns[i].net) > 0 && w.conns[i].net[0].member >= 0 {
 				w.receive(i, 1)
 			}
@@ -560,7 +561,8 @@ func (w *model) normalize() {
 	})
 }
 
-// describe returns an action as text. a is the index of a contender, a connection, a session or a znode.
+// describe returns an action as text. The field a of the action is the index of a contender, a connection, a
+// session or a znode, depending on the kind of the action.
 func (w *model) describe(a action) string {
 	i := int(a.a)
 	what := [...]string{

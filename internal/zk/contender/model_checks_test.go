@@ -13,7 +13,7 @@ import (
 
 // This file contains what must be true in every state.
 
-// fail records a violation in a state.
+// fail records that the state violates a rule.
 func (w *model) fail(format string, args ...any) {
 	if w.violation == "" {
 		w.violation = fmt.Sprintf(format, args...)
@@ -27,7 +27,7 @@ func (w *model) leads(i int) bool {
 	return u.proven && s != nil && s.leased
 }
 
-// verify checks a state.
+// verify checks the rules that every state must satisfy.
 func (w *model) verify() {
 	w.noteHead()
 	holders, permits := 0, max(w.scenario.permits, 1)
@@ -54,7 +54,7 @@ func (w *model) verify() {
 	}
 }
 
-// ahead returns the number of znodes before that of a contender, except its own orphaned ones.
+// ahead returns the number of ephemeral znodes of others before the znode of contender i.
 func (w *model) ahead(i int) (n int) {
 	for k := range w.tree.nodes {
 		switch node := &w.tree.nodes[k]; {
@@ -67,8 +67,8 @@ func (w *model) ahead(i int) (n int) {
 	return n
 }
 
-// verifyNext requires that at most one contender is ahead of a contender that reports that it is the next one.
-// The listing has shown one, and earlier contenders can only leave.
+// verifyNext requires that at most one contender is ahead of contender i, which reports that it is the next one. A
+// listing has shown only one contender ahead of it, and earlier contenders can only leave.
 func (w *model) verifyNext(i int, s *State) {
 	switch {
 	case s.First, s.Predecessor == "", w.scenario.permits > 0:
@@ -101,8 +101,8 @@ func (w *model) verifyQuietShared() {
 	}
 }
 
-// admitFirst returns a policy by which the first n contenders have their turn. It is that of a
-// semaphore without its details.
+// admitFirst returns a policy by which the first n contenders have their turn: a simple form of the policy of a
+// semaphore.
 func admitFirst(n int) func(Listing) Admission {
 	return func(l Listing) Admission {
 		own, _ := Sequence(l.Own)
@@ -127,7 +127,8 @@ func admitFirst(n int) func(Listing) Admission {
 	}
 }
 
-// noteHead notes which contender's znodes are at the head of the queue.
+// noteHead finds the contender that the head of the queue belongs to, and records in headed which of its znodes are
+// there.
 func (w *model) noteHead() {
 	head := -1
 	for k := range w.tree.nodes {
@@ -174,8 +175,7 @@ func (w *model) verifyReason(m *member) {
 	}
 }
 
-// verifyQuiet checks a state in which nothing happens any more, unless a fault or the will of a
-// client causes it.
+// verifyQuiet checks a state in which nothing happens any more, except faults and requests of clients to leave.
 func (w *model) verifyQuiet() {
 	for i := range w.scenario.members {
 		m := w.members[i]
@@ -209,8 +209,8 @@ func (w *model) verifyQuiet() {
 	}
 }
 
-// verifyWaiting requires that each contender in the queue watches the contender before it and its
-// own znode, and the contender before its predecessor. The next one can lead without a request.
+// verifyWaiting requires that each contender in the queue watches its own znode, its predecessor and the contender
+// before its predecessor, and that the next contender can lead without a request.
 func (w *model) verifyWaiting() {
 	var before, predecessor string
 	for k := range w.tree.nodes {

@@ -38,7 +38,7 @@ func (w *model) receive(i, n int) {
 	}
 }
 
-// receiveReply completes a reply as the goroutine of the request does.
+// receiveReply completes a reply, as the goroutine that sends the request does in package queue.
 func (w *model) receiveReply(c *conn, i int, r answered) {
 	m := w.member(i)
 	q := &r.request
@@ -90,7 +90,8 @@ func (w *model) fire(i int, key watchKey, e Event) {
 	}
 }
 
-// chooseWatch returns q with the watch that it will use: none, that of the pool, or one that it sets.
+// chooseWatch returns q with the watch that the request will use: none, one of the connection's pool, or a new one
+// that the request sets.
 func (w *model) chooseWatch(c *conn, q call) call {
 	q.set, q.watch, q.doubt = false, handle{}, false
 	key, watched := watchOf(&q.request)
@@ -123,8 +124,8 @@ func (w *model) send(m *member, i int, r *Request) {
 	m.calls = append(m.calls, w.chooseWatch(c, q))
 }
 
-// input passes an input to a contender. If the deletion of its znode is known, it comes before all
-// others.
+// input passes an input to contender i. If the event of the deletion of its znode has arrived, the contender
+// receives that event first.
 func (w *model) input(i int, in *Input) {
 	m := w.member(i)
 	if m.own.fired && !m.machine.Leaving() {
@@ -191,7 +192,7 @@ func (w *model) discardStateOfLeaver(m *member) {
 	}
 }
 
-// execute executes an output.
+// execute executes an output of the state machine, as package queue does.
 func (w *model) execute(m *member, i int, o *Output) {
 	c := w.conn(m.conn)
 	switch o.Kind {
@@ -245,7 +246,7 @@ func (w *model) setProven(i int, proven bool) {
 	}
 }
 
-// renounce notes that the session of a connection has changed.
+// renounce ends the lease of a connection, because its session has changed.
 func (w *model) renounce(c *conn) {
 	for i := range w.scenario.conns {
 		if w.conns[i] == c {
@@ -254,8 +255,8 @@ func (w *model) renounce(c *conn) {
 	}
 }
 
-// age lets so much time pass that the lease of a session has ended, and what was sent before
-// proves nothing any more.
+// age lets so much time pass that the lease of session s has ended, and that checks and creates that were sent
+// before do not prove a lease any more.
 func (w *model) age(s *session) {
 	s.leased = false
 	if s.conn < 0 {
@@ -404,7 +405,7 @@ func (w *model) report(m *member, i int, s *State) {
 	w.token, w.leader = s.Token, int8(i)
 }
 
-// number returns the end of a name.
+// number returns the digits of a sequence number, with which a name ends.
 func number(sequence int32) string { return fmt.Sprintf("%010d", sequence) }
 
 // describeInput returns an input as text.

@@ -58,7 +58,7 @@ func (e *encoder) names(names []string) {
 // prefix appends the beginning of a name.
 func (e *encoder) prefix(prefix string) { e.byte(prefix[0], prefix[1]) }
 
-// errorsOfModel are the errors that a state of the model contains.
+// errorsOfModel contains the errors that can occur in a state of the model.
 var errorsOfModel = []error{
 	nil, zk.ErrNoNode, ErrLost, connection.ErrConnClosed, connection.ErrSessionExpired, connection.ErrDeleted,
 	connection.ErrElectionOver, connection.ErrUnreachable, connection.ErrNodeExhausted, connection.ErrAmbiguous, errAsked,
@@ -267,7 +267,8 @@ func (e *encoder) prefixes(c *Contender) {
 	}
 }
 
-// machine appends the fields of a state machine. conn and out are those of a step only, and cfg is constant.
+// machine appends the fields of a state machine. It omits conn and out, which are set only during a step, and cfg,
+// which is constant.
 func (e *encoder) machine(of *conn, c *Contender) {
 	e.byte(byte(c.phase), byte(c.pending), byte(c.pending>>8), byte(c.timers.set), byte(c.timers.expired))
 	e.bools(c.creates.unanswered, c.creates.searched, c.queue.notify, c.watches.reset, c.watches.queue, c.lease.proving,

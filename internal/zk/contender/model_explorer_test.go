@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// scenario is an initial state and what may happen.
+// scenario describes an initial state and the events that may happen.
 type scenario struct {
 	name    string
 	members int
 	conns   int
 	// shared puts all contenders on the connection 0.
 	shared      bool
-	config      func(*Config) // changes that of an election; may be nil
+	config      func(*Config) // changes the configuration of an election; may be nil
 	budget      [faults]uint8
 	lagging     uint8 // the connections whose servers may lag behind, as bits
 	timers      uint8 // the timers that expire, as bits, in addition to defaultTimers
@@ -34,15 +34,16 @@ type scenario struct {
 	// foreign are the znodes of other clients at the beginning: 'f' for a contender, 'p' for one
 	// with a plain name, 'n' for a persistent znode with such a name.
 	foreign string
-	full    bool // the complete exploration only
-	short   bool // ends after shortLimit states
+	full    bool // only the complete exploration includes the scenario
+	short   bool // the exploration ends after shortLimit states
 	// limit is the number of states after which the exploration fails; 0 for none.
 	limit int
 	// steps limits the number of actions of a schedule; 0 for no limit.
 	steps int
 }
 
-// defaultTimers expire in every scenario. ReasonTimer only repeats a report.
+// defaultTimers contains the timers that may expire in every scenario. ReasonTimer is not among them, because it
+// only repeats a report.
 const defaultTimers = 1<<DoubtTimer | 1<<PrepareTimer | 1<<OwnTimer
 
 // initial returns the initial state.
@@ -89,7 +90,8 @@ func (s *scenario) initial(tracing bool) *model {
 	return w
 }
 
-// settle executes fair actions until there are none. It reports whether that has ended.
+// settle executes fair actions until there are none, or until a violation. It returns false if they do not come to
+// an end.
 func (w *model) settle() bool {
 	var list []action
 	for range 1000 {
@@ -110,7 +112,7 @@ func (w *model) settle() bool {
 	return false
 }
 
-// sampling is one in how many states runFair examines.
+// runFair examines one of sampling states.
 const sampling = 64
 
 // runFair executes fair actions until there are none, and checks the state that this leads to.
@@ -153,7 +155,7 @@ type open struct {
 // a violation. But the open states of a large scenario do not fit into memory at the same time, so it
 // explores those depth first.
 func (s *scenario) explore() (e exploration) {
-	garbage := 400 // collect often, because few states live long
+	garbage := 400 // collect seldom: few states live long, so the heap stays small
 	if s.full {
 		garbage = 50 // most of the memory contains the keys of visited states
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// This file contains the servers.
+// This file contains the servers of the model.
 
 // commit applies a change at the ensemble's leader, and at the servers that do not lag behind.
 func (w *model) commit(ch change) {
@@ -43,7 +43,7 @@ func (w *model) applyNext(i int) {
 	w.answer(i)
 }
 
-// report sends the event of a happening if a watch was set.
+// report sends the event of happening h to the client if a watch waits for the event, and removes the watch.
 func (c *conn) report(h happening) {
 	before := len(c.server)
 	c.server = slices.DeleteFunc(c.server, func(k watchKey) bool {
@@ -94,7 +94,7 @@ func (w *model) serve(i, k int) {
 	q := m.calls[k]
 	c := w.conn(m.conn)
 	if q.request.Kind == ReadPredecessor {
-		q = w.chooseWatch(c, q) // the request may have waited for another read
+		q = w.chooseWatch(c, q) // another read of the znode may have set a watch in the meantime
 	}
 	reply := &answered{request: q.request, set: q.set, watch: q.watch, doubt: q.doubt, session: q.session}
 	r := &reply.reply
@@ -250,9 +250,9 @@ func (w *model) newNode(prefix string, session int64) znode {
 	return znode{name: prefix + number(sequence), session: session, czxid: w.nextCzxid()}
 }
 
-// breakConn breaks a connection. The client library has received the first items that the server
-// has sent. Writes that were not executed have failed, or, if stay is set, were not sent. With
-// lateCreate, the server still executes creates.
+// breakConn breaks connection i. Of the items that the server has sent, the client library has received the first
+// received ones. Creates and deletes that no server has executed fail, or, if stay is set, are sent later. With
+// lateCreate, a server may still execute the creates that have failed.
 func (w *model) breakConn(i, received int, stay, lateCreate bool) {
 	w.receive(i, received)
 	c := w.conn(i)
@@ -357,7 +357,7 @@ func (w *model) reconnect(i, applied int, replaced bool) {
 	tell()
 }
 
-// treeAt returns the tree after the change with a number.
+// treeAt returns the tree after change number n.
 func (w *model) treeAt(n int) *tree {
 	if n == w.head() {
 		return w.tree

@@ -7,8 +7,8 @@ const (
 	maxConns   = 4
 )
 
-// model is one state. Copies share what their pointers lead to, which is cloned before it is
-// changed.
+// model is one state of the model of ZooKeeper and its clients. Copies of a model share what their pointers lead
+// to, which is cloned before it is changed.
 type model struct {
 	scenario *scenario
 
@@ -23,7 +23,7 @@ type model struct {
 	members  [maxMembers]*member
 	ghosts   []ghost
 	foreign  uint8 // the number of foreign znodes that were created
-	deleting uint8 // the progress of DeleteElection: 0, 1 or 2
+	deleting uint8 // the progress of DeleteElection: 0 not started, 1 marked as ended, 2 done
 	budget   [faults]uint8
 	token    int64 // the token of the last leader
 	leader   int8  // the last leader, -1 for none
@@ -40,12 +40,12 @@ type session struct {
 	id    int64
 	conn  int8 // the connection that has created it; -1 for a foreign one
 	alive bool
-	// leased reports that a lease of this session may be valid. The session does not expire
-	// in the meantime: this is what connection/lease.go guarantees.
+	// leased reports that a lease of this session may be valid. The session does not expire while it is set: this
+	// is what connection/lease.go guarantees.
 	leased bool
 }
 
-// ghost is a create of a broken connection that a server still executes.
+// ghost is a create of a broken connection that a server may still execute.
 type ghost struct {
 	name    string // the name without its number
 	session int64
@@ -69,7 +69,7 @@ type watchKey struct {
 type pooled struct {
 	watchKey
 	epoch   uint64 // the epoch in which a request has last set the watch
-	version int32  // the version of the znode at that time
+	version int32  // the version of the znode when the watch was set
 }
 
 // handle is a watch that a contender has received with a reply.
@@ -78,17 +78,17 @@ type handle struct {
 	kind  watchKind
 	fired bool
 	event Event
-	// sameSession reports that the znode belongs to another contender of the same session, and
-	// departed that this one has announced its departure.
+	// sameSession reports that the znode belongs to another contender of the same session, and departed that this
+	// other contender has announced its departure.
 	sameSession, departed bool
 }
 
 // item is what a server has sent to a client.
 type item struct {
-	member int8 // the receiver of a reply; -1 for an event, -2 for the reply to a check
+	member int8 // the contender that receives a reply, or anEvent or ofACheck
 	reply  *answered
 	event  happening
-	zxid   int // the number of changes that the server had applied
+	zxid   int // the number of changes that the server had applied when it sent the item
 }
 
 const (
@@ -102,7 +102,7 @@ type answered struct {
 	reply   Reply
 	set     bool   // the request has set a watch
 	version int32  // the version of the watched znode or queue
-	watch   handle // the watch of the reply, if the request has set none
+	watch   handle // a watch of the connection that the request uses, if it has set none
 	doubt   bool
 	session int64 // the session of the connection when a create was sent
 }
@@ -112,16 +112,16 @@ type call struct {
 	request Request
 	prefix  string // the name prefix of a create
 	session int64  // the session of the connection when the request was sent
-	set     bool   // the request sets a watch; otherwise the connection has one:
+	set     bool   // the request sets a watch; otherwise it uses watch, which the connection has already
 	watch   handle
 	doubt   bool
 	stage   uint8 // the step of a request that consists of several steps
 }
 
-// progress is a write that is committed, or a Sync, and that the client's server has not applied
-// yet. It answers no later request of the session before.
+// progress is a Sync, or a write that is committed, and that the client's server has not applied yet. Until then,
+// the server answers no later request of the session.
 type progress struct {
-	member int8 // the contender, ofACheck, or -3 for the deletion of an outlived znode
+	member int8 // the contender, ofACheck, or ofABurial
 	upTo   int
 	reply  *answered
 	search bool
@@ -156,7 +156,7 @@ type conn struct {
 	closing       bool  // the owner closes the connection
 	closedByOwner bool  // the owner has closed the connection, which is not up any more
 	closed        bool  // the monitor has noticed that the owner has closed the connection
-	count         uint8 // the number of its sessions
+	count         uint8 // the number of sessions that it has had
 
 	proven bool
 	lapses uint64
@@ -187,7 +187,7 @@ type member struct {
 	proved   bool // a check was acknowledged, so the next input is ConnChanged
 	notified bool // the state of the connection may have changed
 
-	proving string // the path that the monitor proves
+	proving string // the znode that the monitor checks to renew the lease
 	missing bool
 
 	attempts     uint8
@@ -200,8 +200,8 @@ type member struct {
 	user         user
 	// headed are the attempts whose znodes were at the head of the queue, as bits.
 	headed uint8
-	// exempt reports that an operator has deleted the contender's znode, or that the owner of
-	// the connection has closed it.
+	// exempt excludes the contender from some rules, because an operator has deleted its znode, or the owner of the
+	// connection has closed it.
 	exempt bool
 }
 
@@ -219,7 +219,7 @@ type user struct {
 	next, first, proven bool
 	session             int64
 	token               int64
-	lapses              uint64 // the lapses of the connection at that time
+	lapses              uint64 // the lapses of the connection when the user was notified last
 }
 
 // fork returns a copy that may be changed. It shares members and connections with w until it changes them.

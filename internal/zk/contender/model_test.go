@@ -11,7 +11,8 @@ import (
 // full selects the complete exploration: go test ./internal/zk/contender -run TestExplore -v -args -explore.full
 var full = flag.Bool("explore.full", false, "explore the large scenarios as well")
 
-// An exploration fails after this number of states. With -short, it ends after shortLimit.
+// The limits for the number of states: an exploration fails after quickLimit, or after fullLimit if only the
+// complete exploration includes the scenario. With -short, it ends after shortLimit.
 const (
 	shortLimit = 8_000
 	quickLimit = 300_000
@@ -26,7 +27,7 @@ type budget = [faults]uint8
 // is explored.
 var raceDetector bool
 
-// explore explores scenarios. Those with more than quickLimit states belong to the complete part.
+// explore explores scenarios. Those that are full are skipped without -explore.full.
 func explore(t *testing.T, scenarios ...scenario) {
 	for i, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
@@ -45,7 +46,7 @@ func explore(t *testing.T, scenarios ...scenario) {
 	}
 }
 
-// pair is a scenario of two contenders, three one of three that have joined.
+// pair returns a scenario with two contenders, and three one with three contenders that have joined.
 func pair(name string, settled int, b budget) scenario {
 	return scenario{name: name, members: 2, conns: 2, settled: settled, budget: b}
 }
@@ -54,7 +55,7 @@ func three(name string, b budget) scenario {
 	return scenario{name: name, members: 3, conns: 3, settled: 3, budget: b}
 }
 
-// third is a scenario in which a third contender joins.
+// third returns a scenario in which a third contender joins.
 func third(name string, b budget) scenario {
 	return scenario{name: name, members: 3, conns: 3, settled: 2, budget: b}
 }

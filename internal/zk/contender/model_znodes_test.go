@@ -82,8 +82,8 @@ type change struct {
 	name    string // deleteNode, writeNode: the name of the znode
 	session int64  // closeSession: the session that ends
 	czxid   int64  // makeQueue: the zxid of the new queue
-	// reversed reports the deletions of closeSession in the other order: the servers keep the
-	// znodes of a session in a set.
+	// reversed makes the servers report the deletions of closeSession in the opposite order, which can happen
+	// because they store the znodes of a session in a set.
 	reversed bool
 }
 
@@ -132,7 +132,7 @@ func (t *tree) apply(c *change) (*tree, []happening) {
 			slices.Reverse(report)
 		}
 		if len(report) > 0 {
-			// The servers delete one znode after another.
+			// The servers delete one znode after another, so watches on the queue fire after the first deletion.
 			next.changes++
 			return next, slices.Insert(report, 1, happening{queueName, Changed})
 		}
@@ -161,8 +161,8 @@ func (t *tree) apply(c *change) (*tree, []happening) {
 // queueName is the name of the queue's znode in watches.
 const queueName = "queue"
 
-// The names of the model are short: the contender's letter, the digit of the attempt, the base of
-// the naming and the sequence number.
+// The names of the model are short: the contender's letter, the digit of the attempt to create the znode, the base
+// of the naming and the sequence number.
 
 // prefixOf returns the beginning of the name that a contender uses in an attempt to create its
 // znode.

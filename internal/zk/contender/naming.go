@@ -232,9 +232,9 @@ func Reads(name string) bool {
 // correct while fewer than 2^31 znodes were created between the oldest and the newest contender.
 func IsBefore(a, b int32) bool { return a-b < 0 }
 
-// isExhausted reports whether a new znode's number comes from a counter that has reached its limit. Servers up
-// to release 3.5 continue with -2147483648. Since 3.6 the counter stays at 2147483647: the server assigns that
-// number repeatedly, and negative numbers while earlier creates are in flight. Neither shows who came first.
+// isExhausted reports whether name has the number of a counter that has reached its limit. Servers up to release
+// 3.5 continue with -2147483648. Since 3.6 the counter stays at 2147483647: the server assigns that number
+// repeatedly, and negative numbers while earlier creates are in flight. Neither number shows who came first.
 func (n Naming) isExhausted(name string) bool {
 	sequence, _ := Sequence(name)
 	prefix, handWritten := n.Plain()
@@ -243,7 +243,7 @@ func (n Naming) isExhausted(name string) bool {
 		_, name, _ = strings.Cut(name, "-") // the prefix follows the GUID
 	}
 	if handWritten {
-		// Sequence knows few prefixes, and the prefix may end like the sign of a number.
+		// Sequence does not recognize all prefixes, and a prefix may end in a hyphen, like the sign of a number.
 		number, _ := strconv.ParseInt(strings.TrimPrefix(name, prefix), 10, 32)
 		sequence = int32(number)
 	}
@@ -304,8 +304,8 @@ func GUID(name string) string {
 }
 
 // Order sorts the children of a queue: its contenders, the head of the queue first, and all other children.
-// tombstone is the name of the child that marks the queue as ended; it is in neither, and ended reports whether
-// it exists. A contender whose name is not [Recognized] is a contender only if its znode is ephemeral.
+// tombstone is the name of the child that marks the queue as ended; neither result contains it, and ended reports
+// whether it exists. A contender whose name is not [Recognized] is a contender only if its znode is ephemeral.
 func Order(children []string, tombstone string) (contenders, others []string, ended bool) {
 	type contender struct {
 		name     string
@@ -324,7 +324,7 @@ func Order(children []string, tombstone string) (contenders, others []string, en
 		}
 	}
 	slices.SortFunc(found, func(a, b contender) int {
-		// The difference may overflow, as in IsBefore.
+		// The difference may overflow, which is intended (see IsBefore).
 		return cmp.Or(int(a.sequence-b.sequence), cmp.Compare(a.name, b.name))
 	})
 	for _, c := range found {
@@ -340,7 +340,7 @@ type neighbors struct {
 	predecessor string   // the last of the earlier contenders for which the contender waits, or empty
 	before      string   // the last but one of these contenders, or empty
 	blocking    int      // the number of earlier contenders for which the contender waits
-	twins       []string // znodes with the same sequence number
+	twins       []string // other children with the same sequence number as the contender
 	orphans     []string // further znodes of this contender, left by creates without a reply
 	ended       bool     // the tombstone exists
 }

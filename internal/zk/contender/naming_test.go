@@ -21,7 +21,8 @@ func guid() string {
 	return GUIDOf(random)
 }
 
-// The first number is that of names of known libraries, the second that of all names of contenders.
+// TestSequence checks Sequence, which recognizes names of known libraries, and sequenceOfAny, which recognizes the
+// names of all possible contenders.
 func TestSequence(t *testing.T) {
 	const guid = "597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26"
 	for name, want := range map[string]int32{

@@ -22,8 +22,8 @@ const (
 	finishes   = "finish <nil>"
 )
 
-// The exploration has no requests that the servers reject. A contender leaves for the reason, before it has
-// joined as well as afterwards.
+// A contender whose request is rejected leaves with the error, before it has joined as well as afterwards. The
+// exploration has no requests that the servers reject.
 func TestReceive_Rejections(t *testing.T) {
 	start := func(s *script) { s.do(Input{Kind: Start}) }
 	createLost := func(s *script) {
@@ -84,7 +84,7 @@ func TestReceive_Rejections(t *testing.T) {
 		"search, no GUID, and the queue has ended": {plain, searching, Search, Reply{Err: zk.ErrNoNode}, connection.ErrElectionOver},
 		"policy": {rejected, joined, List, names(own), zk.ErrNoAuth},
 		"notify": {followed, listed(), Notify, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
-		// The contender learns later that it is next, or its follower wakes anyway.
+		// These errors do not end the contender: it learns later that it is next, or its follower wakes anyway.
 		"read before":    {electionConfig, listed(a, b), ReadBefore, Reply{Err: zk.ErrNoAuth}, nil},
 		"notify, gone":   {followed, listed(), Notify, Reply{Err: zk.ErrNoNode}, nil},
 		"notify, closed": {followed, listed(), Notify, Reply{Err: connection.ErrConnClosed}, nil},
@@ -131,7 +131,7 @@ func TestJoin_AloneIsFirst(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, alone, "prove own-latch-5", first, "set own 2ms")
 
-	// The contender is alone in a queue, and was to join another queue.
+	// The contender is alone, but in another queue than the one that it was to join.
 	alone.QueueCzxid = 71
 	s = newScript(t, electionConfig)
 	s.start("send create")
@@ -141,7 +141,7 @@ func TestJoin_AloneIsFirst(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, alone, "prove own-latch-5", first, "send read own own-latch-5")
 
-	// Only the znode shows in which session it was created.
+	// The session of the create is unknown, so the contender must read its znode.
 	alone.Session = 0
 	s = newScript(t, lockConfig)
 	s.start("send create")
@@ -169,7 +169,7 @@ func TestJoin_Predicted(t *testing.T) {
 	s.reply(ReadPredecessor, Reply{Err: zk.ErrNoNode}, "send list")
 	s.reply(List, names(a, own), "send read own own-latch-5", "send read predecessor a-latch-1", "prove own-latch-5")
 
-	// Only the znode shows in which session it was created.
+	// The session of the create is unknown, so the contender must read its znode.
 	predicted.Session = 0
 	s = newScript(t, lockConfig)
 	s.start("send create")
@@ -177,7 +177,7 @@ func TestJoin_Predicted(t *testing.T) {
 }
 
 // The session has expired during the first create, and the contender creates its znode in the next
-// session. Whether the queue is the same is known when a listing has shown it.
+// session. Only a listing shows whether the znode is in the same queue.
 func TestJoin_NextSession(t *testing.T) {
 	joinNext := func(t *testing.T) *script {
 		s := newScript(t, electionConfig)
@@ -189,7 +189,7 @@ func TestJoin_NextSession(t *testing.T) {
 		s.do(s.replied(ReadOwn, Reply{Owner: 2, Token: 77, Ephemeral: true}))
 		return s
 	}
-	t.Run("no queue", func(t *testing.T) { // the servers may have lost their data since it was seen
+	t.Run("no queue", func(t *testing.T) { // the servers may have lost their data since the queue was seen
 		s := newScript(t, electionConfig)
 		s.conn.Session = 2
 		s.start("send create")
@@ -323,8 +323,8 @@ func TestJoin_Patience(t *testing.T) {
 	s.expired(PatienceTimer)
 }
 
-// TestWait_ContenderInTheMiddleLeaves checks that a contender does not keep the lease that it has requested
-// when a listing shows an earlier contender, although the contender before its predecessor has left.
+// TestWait_ContenderInTheMiddleLeaves checks that a contender requests a lease when the contender before its
+// predecessor has left, and gives the lease up when the listing shows that it is not next.
 func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
 	const head = "c-latch-0000000000"
 	cfg := electionConfig

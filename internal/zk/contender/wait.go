@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// wait requests what a queued contender does not know yet.
+// wait sends the requests and sets the watches that a queued contender needs.
 func (c *Contender) wait() {
 	if c.conn.Missing {
 		c.lose()
@@ -47,7 +47,8 @@ func (c *Contender) wait() {
 	}
 }
 
-// waitForAny waits until any of the earlier contenders departs.
+// waitForAny waits for a change of the queue, because the departure of any earlier contender may give this
+// contender its turn.
 func (c *Contender) waitForAny() {
 	c.prove(c.queue.place == BehindHolders)
 	if !c.watches.queue {
@@ -58,15 +59,15 @@ func (c *Contender) waitForAny() {
 // waitForPredecessor waits until the predecessor departs or changes its znode.
 func (c *Contender) waitForPredecessor() {
 	switch {
-	case c.queue.predecessor.name == "": // Policy.Admit has not admitted the head of the queue
+	case c.queue.predecessor.name == "": // the contender is the head of the queue, but Policy.Admit has not admitted it
 	case c.queue.predecessor.gone():
-		// It may be the contender's turn, unless the contender before the predecessor is known to exist. A listing
-		// that was sent before the deletion may still show that it is, together with it.
+		// It may be the contender's turn, unless the contender before the predecessor is known to exist: request
+		// the lease, and list the queue. A listing that was sent before the deletion may still show the predecessor.
 		c.prove(c.cfg.Admit == nil && (c.queue.before.znode == unread || c.queue.before.gone()))
 		c.sendList(c.queue.list)
 		return
 	case c.queue.predecessor.znode == watched:
-	case c.pending.has(List): // the listing shows whether it is still the predecessor
+	case c.pending.has(List): // the listing will show whether the znode is still the predecessor
 	case len(c.queue.unverified) > 0:
 		if r := c.send(FindContender, ""); r != nil {
 			r.Names = c.queue.unverified
@@ -95,11 +96,11 @@ func (c *Contender) waitForPredecessor() {
 	}
 }
 
-// succeeds reports whether it is the turn of the next contender because its predecessor has departed. The
-// listing that has shown the predecessor as the only earlier contender, and the watch on the contender's znode,
-// are of this epoch of the connection: after a reconnect the contender's znode may have been deleted as well,
-// and the server reports the two deletions in any order, also if the client library has not set the watch
-// again. A listing that was requested since may show that the queue has ended.
+// succeeds reports whether it is the turn of the next contender because its predecessor has departed. The listing
+// that has shown the predecessor as the only earlier contender, and the watch on the contender's own znode, must be
+// of the present epoch of the connection. After a reconnect the contender's znode may have been deleted as well,
+// and the server reports the two deletions in any order, or the client library has not set the watch again. While a
+// listing is in progress, succeeds returns false, because it may show that the queue has ended.
 func (c *Contender) succeeds() bool {
 	return c.queue.place == next && c.queue.predecessor.znode == deletedSafely && c.watches.own == certain && c.conn.Up &&
 		c.queue.epoch == c.conn.Epoch && c.watches.epoch == c.conn.Epoch &&
@@ -127,7 +128,7 @@ func (c *Contender) receiveFindContender(r *Request, reply *Reply) {
 			connection.ErrAmbiguous, path.Join(c.cfg.Dir, c.znode.name), path.Join(c.cfg.Dir, reply.Name)), false)
 	case isTwin(first, c.znode.name):
 		c.listAgain()
-	case first != c.queue.predecessor.name: // a listing has shown another predecessor since
+	case first != c.queue.predecessor.name: // a listing has shown another predecessor since FindContender was sent
 	case reply.Name == first:
 		c.queue.predecessor.verified, c.queue.unverified = true, nil
 	case !slices.Contains(reply.Names, first):
@@ -143,7 +144,7 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 	}
 	switch {
 	case !c.cfg.Naming.HasGUID() && reply.Err == nil && c.znode.token != 0 && reply.Token != c.znode.token:
-		c.lose() // the znode is another contender's
+		c.lose() // another contender has created a znode with the same name
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.znode.session == 0:
 		c.leave(connection.ErrSessionExpired, false) // the session has changed during the create
 		c.forget()
@@ -176,19 +177,19 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 	if c.phase != queued || r.Name != o.name {
 		return
 	}
-	o.name = r.Name // a part of the path that the driver keeps
+	o.name = r.Name // shares memory with the path that the driver keeps
 	switch {
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.queue.place == predicted:
 		c.queue.place, c.queue.predecessor = unlisted, other{} // the prediction was probably wrong
 		c.listAgain()
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		o.znode = deletedSafely
-		// Before it was deleted, its data may have been written, which must lead to a listing.
+		// The znode may have been written before it was deleted, and a write requires a listing.
 		if r.Kind == ReadBefore || c.cfg.Tombstone != "" {
 			c.listAgain()
 		}
 	case reply.Err != nil && r.Kind == ReadBefore:
-		o.znode = unreadable // the contender learns later that it is next
+		o.znode = unreadable // not an error: the contender only learns later that it is next
 	case reply.Err != nil:
 		c.leave(reply.Err, false)
 	case c.cfg.Admit == nil && !Recognized(r.Name) && !reply.Ephemeral:
@@ -197,13 +198,13 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 		if r.Epoch != c.conn.Epoch {
 			return
 		}
-		o.znode = max(o.znode, watched) // a deletion may be known already
+		o.znode = max(o.znode, watched) // keep deleted or deletedSafely if the event of the watch has arrived before
 		if r.Kind == ReadPredecessor {
 			c.watches.reset = false
 		}
-		// The data may have been written before the watch was set: the queue may have been marked as ended, or
-		// the predecessor admitted. A listing without a reply may be older, and may show that this is the
-		// predecessor.
+		// The znode may have been written before the watch was set, because the queue was marked as ended or the
+		// predecessor was admitted, and no event reports that. A listing in progress may be older than the write.
+		// So list the queue again.
 		if reply.Version > 0 && (c.pending.has(List) || r.Kind == ReadPredecessor && (c.queue.place == next || c.cfg.Admit != nil)) {
 			c.listAgain()
 		}
@@ -238,7 +239,8 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 		c.leave(connection.ErrSessionExpired, false)
 		return
 	case !n.present:
-		// The reads of a session do not go back in time, so the znode existed and was deleted.
+		// The contender has seen its znode in this session, whose reads do not go back in time. So the znode was
+		// deleted.
 		c.lose()
 		return
 	case len(n.twins) > 0 && c.cfg.Admit == nil:
@@ -246,12 +248,12 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 		if r := c.send(FindContender, ""); r != nil {
 			r.Names = n.twins
 		} else {
-			c.listAgain() // list again when the FindContender request in progress has ended
+			c.listAgain() // list again when the present FindContender has ended
 		}
 		return
 	}
 	if !c.cfg.Naming.HasGUID() && len(c.creates.prefixes) > 1 && !c.creates.searched {
-		// The names do not show which znodes are orphans of this contender.
+		// Names without a GUID do not show which znodes are orphans of this contender, so search by owner and data.
 		c.search(false)
 		return
 	}
