@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	maxUnsent  = 4 << 20  // if the client has so many bytes unread, the server stops reading the client's requests
-	maxPending = 64 << 20 // the server closes the connection of a client that has so many bytes unread
+	maxUnsent  = 4 << 20  // while so many bytes wait for the client, the server reads no requests of the client
+	maxPending = 64 << 20 // the server closes a connection if so many bytes wait for the client or for the server
 
 	// handshakeLimit is the time after which the server, like a real server, closes a connection without a
 	// handshake.
@@ -53,7 +53,7 @@ type conn struct {
 	late         *lateReply
 	dataWatches  connWatches
 	childWatches connWatches
-	fired        uint64 // the number of the last call of takeWatchers that has included this connection in its result
+	fired        uint64 // takeWatchers stores the number of its call, so that no call returns a connection twice
 	ids          []authID
 	since        time.Time
 	detached     bool // reports that detach has removed the session and the watches of the connection
@@ -203,7 +203,7 @@ func (c *conn) detach() {
 	c.e.removeAllWatches(c)
 	c.late = nil
 	if c.sess != nil && c.sess.pending == c && c.view != nil && c.view != c.srv.view {
-		c.sess.pending = nil // never report the packet, because only the imaginary separate server of c has received it
+		c.sess.pending = nil // never report this packet: c is cut off from the leader, although its server is not
 	}
 	c.setView(nil)
 	if c.sess != nil && c.sess.conn == c {

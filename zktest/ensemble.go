@@ -19,7 +19,7 @@ type ensemble struct {
 	clock   clock
 	manual  *manualClock // the clock of WithManualClock, or nil
 	started time.Time
-	number  int64 // number is the number of the ensemble in this process
+	number  int64 // the number of the ensemble in this process, which distinguishes its session IDs
 	hooks   hookSet
 	wg      sync.WaitGroup // wg counts all goroutines and timers
 

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// must panics if err is not nil. An example cannot fail a test.
+// must returns v. It panics if err is not nil, because an example cannot fail in another way.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

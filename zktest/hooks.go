@@ -122,7 +122,7 @@ const (
 )
 
 type hookSet struct {
-	on    atomic.Bool // reports that hooks is not empty
+	on    atomic.Bool // reports that hooks is not empty; can be read without mu
 	mu    sync.Mutex
 	hooks []*Hook
 }

@@ -46,7 +46,7 @@ type deadline struct {
 
 func (d *deadline) isPast() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
-// waitChange waits until the stream changes or d has passed.
+// waitChange waits until the stream changes or the deadline d has passed.
 func (s *stream) waitChange(d *deadline) {
 	if d.at.IsZero() {
 		s.changed.Wait()

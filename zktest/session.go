@@ -11,7 +11,7 @@ type session struct {
 	id       int64
 	password [16]byte
 	timeout  time.Duration
-	queued   time.Time // the deadline with which the session was added to the queue, or moved in it, last
+	queued   time.Time // the deadline by which the queue orders the session; it can be earlier than activity.deadline
 	index    int       // the index of the session in the queue, or -1
 	conn     *conn     // the connection to which the session is attached, or nil
 	earlier  []*conn   // the connections to other servers that the session has left, and that the client has not closed

@@ -61,7 +61,7 @@ func (e *ensemble) appendReplyBody(op Op, ch *change, n *node) {
 }
 
 // prepareChange validates the request r against the current tree, and adds the change that the
-// request makes to t.
+// request makes to the transaction t.
 func (e *ensemble) prepareChange(c *conn, r *wire.Request, t *txn) Code {
 	switch r.Op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:

@@ -25,7 +25,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority creates an authority. If an operation of the authority fails, the authority fails the test.
+// NewAuthority creates an authority. If one of its methods fails, the method ends the test.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, Pool: x509.NewCertPool()}
@@ -59,7 +59,8 @@ func (a *Authority) issueCertificate(host string, from, to time.Time) tls.Certif
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Config returns a TLS configuration with a certificate for host, for servers and clients that trust the authority.
+// Config returns a TLS configuration, for servers and clients, that contains a certificate for host and trusts the
+// certificates of the authority.
 func (a *Authority) Config(host string) *tls.Config {
 	a.t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{a.Issue(host)}, RootCAs: a.Pool, ClientCAs: a.Pool}
@@ -87,7 +88,8 @@ func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, 
 	return write("ca.pem", "CERTIFICATE", a.cert.Raw), write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", private)
 }
 
-// signCertificate issues a certificate. The first certificate belongs to the authority, which signs it itself.
+// signCertificate issues a certificate. The first call issues the certificate of the authority itself, which is
+// self-signed.
 func (a *Authority) signCertificate(name string, c *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunEvents calls test in a parallel subtest for each variant of each event. It requires that the names of the
-// events are the first column of a table in the file page. header is the beginning of the head of this table.
+// RunEvents calls test in a parallel subtest for each variant of each event that the function events returns. It
+// requires that the names of these events are the first column of a table in the Markdown file page, which documents
+// them. header is the beginning of the first line of this table.
 func RunEvents[Variant any](t *testing.T, page, header string, events func(*testing.T) map[string][]Variant, test func(*testing.T, Variant)) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -39,7 +40,8 @@ func RunEvents[Variant any](t *testing.T, page, header string, events func(*test
 	}
 }
 
-// LogTo returns a function that makes a command write its log to a pipe that is full, or whose reader has exited.
+// LogTo returns a function that makes a command write its log to a pipe: to a full pipe if full is true, and
+// otherwise to a pipe whose reader has closed it.
 func LogTo(t *testing.T, full bool) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) {
 		r, w, err := os.Pipe()

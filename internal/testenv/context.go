@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Context is a context that is never done. It counts the functions of context.AfterFunc and the derived contexts
-// that are registered with the Context.
+// Context is a context that is never done. It counts the functions of context.AfterFunc and the derived contexts that
+// are registered with the Context, so that a test can find registrations that are never stopped.
 type Context struct {
 	context.Context
 	registered atomic.Int64

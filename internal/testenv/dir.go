@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// minFreeMemory is the free space that a file system in memory must have, or DirParent does not use it. A new
+	// minFreeMemory is the free space that the file system in memory must have so that DirParent uses it. A new
 	// PostgreSQL server uses 40 MB.
 	minFreeMemory = 2 << 30
 	// memoryDir is the file system in memory of Linux, to which every user may write.

@@ -58,7 +58,7 @@ func (g *Gate) Wait(ctx context.Context) (blocked bool, err error) {
 		}
 		blocked = true
 		select {
-		case <-open: // Close may have closed the gate again in the meantime
+		case <-open: // check again, because Close may have closed the gate in the meantime
 		case <-ctx.Done():
 		}
 	}

@@ -3,7 +3,7 @@
 // partitions or add TLS. The servers are in its subdirectories:
 //
 //	ensemble    Apache ZooKeeper
-//	dbserver    PostgreSQL, Redis, NATS, etcd
+//	dbserver    PostgreSQL, MariaDB, Redis, NATS, etcd
 //	zkproxy     a proxy that knows ZooKeeper's protocol
 package testenv
 

@@ -23,8 +23,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Margin is longer than requests without latency take. Margin is not a multiple of the intervals between checks and
-// retries, so that no timer fires at the end of a wait for Margin.
+// Margin is enough time for several requests if the servers have no latency. Margin is not a multiple of the
+// intervals between checks and retries, so that no timer fires at the end of a wait for Margin.
 const Margin = 10 * time.Millisecond
 
 // bufferSize limits the length of replies. Without a limit, the client library allocates and clears a buffer of 1.5
@@ -65,9 +65,9 @@ func Advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// Settle waits until everything in progress has ended. The duration of the wait is not a multiple of the intervals
-// between the checks of sessions, because a request that is in flight while the connection is closed can hang the
-// client library.
+// Settle lets 30 seconds of fake time pass, so that everything in progress ends. The additional millisecond keeps the
+// wait from ending at an instant at which a check of a lease is sent: the client library can hang if the connection
+// is closed while a request is in flight.
 func Settle() { Advance(30*time.Second + time.Millisecond) }
 
 // EachServer calls f for each server of an ensemble.
@@ -140,7 +140,7 @@ func Hold(t testing.TB) (hook zktest.HookFunc, release func()) {
 }
 
 // Created returns the paths of the children of dir that clients have created so far. If a transaction has created a
-// sequential znode, the path lacks the number.
+// sequential znode, the path lacks the sequence number.
 func Created(srv *zktest.Server, dir string) (paths []string) {
 	for _, e := range srv.Log() {
 		switch {
@@ -290,8 +290,9 @@ func (c *closeWatcher) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Repeated calls f again as long as f returns limit.ErrConfirm, because the servers have not answered. f releases,
-// acknowledges or closes something. Each call of f takes some time, so Repeated does not use a processor.
+// Repeated calls f again as long as f returns limit.ErrConfirm, because the servers have not answered. f is a call
+// that releases, acknowledges or closes something. Repeated needs no pause between the calls, because each call waits
+// for the servers.
 func Repeated(f func() error) error {
 	err := f()
 	for errors.Is(err, limit.ErrConfirm) {

@@ -40,8 +40,8 @@ func (c *Client) dial(network, address string, timeout time.Duration) (net.Conn,
 	return c.srv.Dialer()(network, address, timeout)
 }
 
-// SetCut cuts the client off from its server, or connects it again. While the client is cut off, no message passes,
-// and the client cannot open another connection.
+// SetCut cuts the client off from its server if on is true, and connects it again otherwise. While the client is cut
+// off, no message passes, and the client cannot open another connection.
 func (c *Client) SetCut(on bool) {
 	c.mu.Lock()
 	c.cut = on

@@ -48,7 +48,8 @@ func startGalera(cluster string, settings []string) (*Server, error) {
 	})
 }
 
-// startMariaDB creates the data, and starts a server with the settings that settings returns.
+// startMariaDB creates the data of a server, and starts the server with the settings that the function settings
+// returns.
 func startMariaDB(settings func(*Server) ([]string, error)) (*Server, error) {
 	install, err := exec.LookPath("mariadb-install-db")
 	if err != nil {

@@ -35,8 +35,8 @@ func Postgres(settings ...string) (*Server, error) {
 	return s, nil
 }
 
-// PostgresStandby starts a standby of a server that Postgres has started. The setting synchronous_standby_names of
-// the primary can contain name.
+// PostgresStandby starts a standby of a server that Postgres has started. name identifies the standby, for example in
+// the setting synchronous_standby_names of the primary.
 func PostgresStandby(primary *Server, name string, settings ...string) (*Server, error) {
 	bin, err := postgresDir()
 	if err != nil {
@@ -91,7 +91,8 @@ func (s *Server) startPostgres(bin string, program func(data string) []string, s
 	}
 	args := []string{
 		"-D", data, "-h", "127.0.0.1", "-p", s.Port(), "-k", s.dir,
-		// No test crashes the machine, and a process that is killed loses nothing that it has written.
+		// Without fsync, only a crash of the machine loses data, not the kill of a process. No test crashes the
+		// machine.
 		"-c", "fsync=off", "-c", "max_connections=200", "-c", "log_min_messages=warning",
 	}
 	for _, setting := range settings {

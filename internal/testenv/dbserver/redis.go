@@ -43,7 +43,7 @@ func Sentinel(master *Server) (*Server, error) {
 	})
 }
 
-// startRedis starts the program redis-server with the arguments that args returns.
+// startRedis starts the program redis-server with the arguments that the function args returns.
 func startRedis(name string, args func(*Server) ([]string, error)) (*Server, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {

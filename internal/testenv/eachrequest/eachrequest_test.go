@@ -26,17 +26,18 @@ var (
 	only = flag.String("fault", "", "run only the script, fault and request SCRIPT/FAULT/REQUEST")
 )
 
-// Script uses an election or a recipe with both clients of a Run.
+// Script is a scenario in which both clients of a Run use an election or a recipe.
 type Script struct {
 	Name string
 	Use  func(r *Run)
 }
 
-// everyRun is a value for the parameter sample of testScripts: run each fault at each request.
+// everyRun, as the argument sample of testScripts, means that each fault happens at each request.
 const everyRun = 1
 
-// testScripts runs scripts with faults, and fails the test if a run violates a guarantee. Without the flag -each,
-// testScripts runs only one of sample pairs of fault and request.
+// testScripts runs scripts with faults, and fails the test if a run violates a guarantee. A run is one execution of a
+// script with one fault at one request. Without the flag -each, testScripts makes only about one of sample possible
+// runs.
 func testScripts(t *testing.T, sample int, scripts []Script, faults []Fault) {
 	if *each {
 		sample = 1
@@ -73,8 +74,8 @@ func testScripts(t *testing.T, sample int, scripts []Script, faults []Fault) {
 
 func testName(s Script, f Fault, k int) string { return fmt.Sprintf("%s/%s/%d", s.Name, f.Name, k) }
 
-// isSampled reports whether name belongs to the sample, which contains about one of n names, and always the same
-// names.
+// isSampled reports whether the run with this name belongs to the sample, which contains about one of n names, and
+// always the same names.
 func isSampled(name string, n int) bool {
 	h := fnv.New32a()
 	h.Write([]byte(name))
@@ -138,12 +139,12 @@ func currentBubble() string {
 	return "synctest bubble " + number + "]"
 }
 
-// state contains the fields of a Run that goroutines of the server use.
+// state contains the fields of a Run that goroutines of the server use as well. mu guards the other fields.
 type state struct {
 	mu         sync.Mutex
 	requests   int // number of requests that the client has sent between the start and the end of the script
 	at         string
-	xid        int32 // number of the request at which the fault happens, until the server answers the request; 0 otherwise
+	xid        int32 // number of the request at which the fault happens, until the server answers it; 0 otherwise
 	violations []string
 }
 

@@ -25,9 +25,10 @@ type Fault struct {
 	// also return ErrUnconfirmed. If Errors is empty, operations must return nil.
 	Errors []error
 	// Ends is set if the fault ends a session whose client still uses it, or closes the connection. Another client
-	// may then hold the lock before the client notices the end, so the test does not compare leases.
+	// may then hold the lock before the client notices the end, so the test does not count the leases of the client
+	// when it verifies how many leases are valid.
 	Ends bool
-	// Closes is set if the client closes its connection.
+	// Closes is set if the fault is that the client closes its connection.
 	Closes bool
 	// Code is the error code with which the server answers, or nil.
 	Code *connection.Code
@@ -57,7 +58,7 @@ func closeConn(r *Run, q *zktest.Request) zktest.Verdict {
 }
 
 // cancel returns a function that cancels the context of the client with a cause. The cause can be an error of
-// ZooKeeper, as in a group of goroutines that is canceled with the first error.
+// ZooKeeper: for example, errgroup.WithContext cancels its context with the first error of a goroutine.
 func cancel(cause error) func(*Run, *zktest.Request) zktest.Verdict {
 	return func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.cancel(cause)
@@ -146,7 +147,7 @@ func (f *Fault) explainRejection(err error) string {
 	}
 	for _, lost := range lossErrors {
 		if f.Code != nil && errors.Is(err, lost) {
-			return "" // the server has rejected the checks of the lease
+			return "" // the lease has expired, because the server has rejected its checks
 		}
 	}
 	if f.Code == nil || f.Code.Class == connection.ClassTransient {

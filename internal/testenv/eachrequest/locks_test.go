@@ -201,7 +201,8 @@ func useRequests(r *Run) {
 				return nil
 			})
 		}
-		// The client writes its znode, because this contender waits behind it.
+		// Make a contender wait behind the client: the client then writes its own znode again, and must keep the
+		// request that the znode contains.
 		r.Also(func() {
 			var h *lock.Hold
 			if r.Require("acquire", func(ctx context.Context) (err error) { h, err = other.Acquire(ctx, 1); return err }) {

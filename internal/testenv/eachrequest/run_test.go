@@ -46,7 +46,7 @@ type Run struct {
 	others []<-chan struct{}
 }
 
-// held is a hold, a leadership or a claim.
+// held is a grant that the method Held has recorded: a hold of a lock, a leadership, or a claim of an item.
 type held struct {
 	grant
 	ofClient bool
@@ -128,8 +128,8 @@ func (r *Run) run() {
 	synctest.Wait()
 }
 
-// requireNoEphemerals records a violation for each ephemeral znode, except the znodes of open writers. when
-// completes the message.
+// requireNoEphemerals records a violation for each ephemeral znode, except the znodes of open writers. when is the
+// end of the message, and says when the znodes should not exist.
 func (r *Run) requireNoEphemerals(when string) {
 	for line := range strings.Lines(r.Server.Tree()) {
 		if strings.Contains(line, " ephemeral=") && !strings.Contains(line, "_r_") && !strings.Contains(line, "client-") {

@@ -183,7 +183,7 @@ func openBoth[T any](r *Run, open func(conn *zk.Conn) (T, error)) (client, other
 	return client, other
 }
 
-// startedCandidacy is a running candidacy.
+// startedCandidacy is a candidacy for which start has called ElectLeader in a goroutine.
 type startedCandidacy struct {
 	*leaderelection.Election
 	over chan struct{}
@@ -307,8 +307,8 @@ func useDoubleBarrier(r *Run) {
 	time.Sleep(pause / 2)
 	var tried atomic.Bool
 	r.Also(func() {
-		// If the client has lost its znode, the other client may still wait, or may have entered a round together
-		// with the lost znode. Then a third client must enter, so that nobody waits forever.
+		// If the client has lost its znode, the other client may still wait, or may have entered a round of the
+		// barrier together with the lost znode. Then a third client must enter, so that nobody waits forever.
 		for range 2 {
 			time.Sleep(4 * Timeout)
 			if otherWaits, clientWaits := entries.Load() == 0, !tried.Load(); otherWaits != clientWaits {
@@ -563,7 +563,9 @@ func useCache(r *Run) {
 	}
 	for z := range c.All() {
 		if z.Err != nil && r.Fault.Code != nil {
-			return // as documented, the cache reads the znode again after its next change, or after a loss of the connection
+			// As documented, the cache reads this znode again only after its next change, or after a loss of
+			// the connection.
+			return
 		}
 	}
 	r.Await("the cache is equal to the tree", func() bool {

@@ -73,8 +73,9 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Servers runs the servers of one ensemble; each backend implements this interface. The Ensemble makes one call at
-// a time, no call for a server that is in the wrong state, and no call after Close.
+// Servers runs the servers of one ensemble; each backend implements this interface. The Ensemble makes one call at a
+// time, no call that the state of the server does not permit, such as a resume of a server that is not paused, and no
+// call after Close.
 type Servers interface {
 	Kind() Backend
 	// Ports returns the client port of every server on the loopback interface. The ports do not change.

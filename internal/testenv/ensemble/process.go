@@ -16,8 +16,8 @@ import (
 
 const (
 	debianJar = "/usr/share/java/zookeeper.jar"
-	// debianLogJar makes a server write its log to standard error. Debian installs this file with the package.
-	// Other jars in the same directory would conflict with each other.
+	// debianLogJar makes a server write its log to standard error. Debian installs this file with the package. The
+	// class path does not contain the other jars in the same directory, because they would conflict with each other.
 	debianLogJar = "/usr/share/java/slf4j-simple.jar"
 
 	mainClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

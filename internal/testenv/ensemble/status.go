@@ -153,7 +153,8 @@ func (e *Ensemble) WaitReady(ctx context.Context, i int) error {
 		if s, err := e.readStatus(ctx, i); err == nil && s.mode != "" {
 			return nil
 		}
-		// With Docker, a check whether a server has exited is a request that costs more than "srvr".
+		// Check more rarely whether the server has exited: with Docker, this check costs more than the request
+		// "srvr".
 		if n%10 == 0 {
 			exited, err := e.hasExited(ctx, i)
 			if err != nil {

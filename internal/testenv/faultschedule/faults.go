@@ -35,8 +35,8 @@ func (f *Faults) healAfter(d time.Duration, heal func()) {
 	f.timers = append(f.timers, time.AfterFunc(d, heal))
 }
 
-// Requests describes the requests that faults can select: a fault selects one of the next Nth requests of a client
-// whose operation is in Ops.
+// Requests describes the requests of a client at which a fault can happen: Step.N selects one of the operations in
+// Ops, and one of the next Nth requests with this operation.
 type Requests struct {
 	Ops []zktest.Op
 	Nth int

@@ -33,7 +33,7 @@ const (
 	Pause     Kind = "pause"
 	Stop      Kind = "stop" // the server ends, and restarts later with its data
 	Refuse    Kind = "refuse"
-	Lag       Kind = "lag" // the server applies each transaction late
+	Lag       Kind = "lag" // the server applies each transaction later than the other servers
 )
 
 // Step is one action of a schedule. Its numbers are taken modulo the number of clients, servers or variants, so

@@ -260,7 +260,7 @@ func OfStore[S Server](more ...Operation[S]) []Operation[S] {
 		{Name: "Restored", Reason: "failed", Run: func(e *Election, s S) {
 			backup, err := s.Backup()
 			require.NoError(e, err)
-			e.WaitForLeader(time.Now().Add(Timeout)) // The leader writes something that the backup does not contain.
+			e.WaitForLeader(time.Now().Add(Timeout)) // the leader writes something that is not in the backup
 			require.NoError(e, s.Restore(backup))
 		}},
 		{Name: "Paused", Reason: "deadline exceeded", Run: func(e *Election, s S) {

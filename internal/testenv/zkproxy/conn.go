@@ -182,9 +182,9 @@ func (c *conn) write(way int, to *net.TCPConn, queue <-chan frame) {
 		if !c.handle(way, f) || broken {
 			continue
 		}
-		// If the receiver has closed the connection, the sender must not notice the close while the other direction
-		// is a black hole. The reader of the other direction detects the close, and its last frame waits at the
-		// gate.
+		// After an error, discard the later frames, but do not close the connection to the sender: while the other
+		// direction is a black hole, the sender must not notice that the receiver has closed its connection. The
+		// reader of the other direction detects the close, and its last frame waits at the gate.
 		_, err := to.Write(f.bytes)
 		broken = err != nil
 	}

@@ -14,8 +14,8 @@ const OpAny wire.Op = 0
 
 const (
 	lengthSize = 4
-	// maxFrame is far above the limits of servers. The proxy closes the connection if the length of a frame is
-	// greater than maxFrame or negative.
+	// maxFrame is far greater than the longest request or reply with the default settings of servers. The proxy
+	// closes the connection if the length of a frame is greater than maxFrame or negative.
 	maxFrame = 64 << 20
 	rawChunk = 32 << 10
 )

@@ -12,7 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The errors that elections and recipes have in common. The packages for users export and document these errors.
+// The errors that elections and recipes have in common. The packages that users import, such as package recipes,
+// export and document these errors.
 var (
 	ErrInvalid        = errors.New("invalid argument")
 	ErrConnClosed     = errors.New("connection is closed")
@@ -45,8 +46,9 @@ const (
 	// ClassTransient means that the server was busy or about to lose its connections. The client repeats the
 	// request without knowing whether the server has applied the first one.
 	ClassTransient Class = "transient"
-	// ClassPassing ends the operation, because only a person can remove the cause. But a participant that has
-	// joined before and joins again repeats the operation until it succeeds.
+	// ClassPassing ends the operation, because only a person can remove the cause, such as an exceeded quota. But a
+	// participant that was in an election or a queue before, and joins it again, repeats the operation until it
+	// succeeds.
 	ClassPassing Class = "passing"
 	// ClassFinal ends the operation, because the same request would fail again.
 	ClassFinal Class = "final"
@@ -150,9 +152,9 @@ func IgnoreNoNode(err error) error {
 	return err
 }
 
-// IsCause reports whether err wraps the cause of ctx. That cause can be any error, also an answer of a server, as
-// in a group of goroutines that is canceled with the first error. So a caller that decides by the answer to a
-// request that ends with ctx must call IsCause before it examines the answer.
+// IsCause reports whether err wraps the cause of ctx. That cause can be any error, also an answer of a server: for
+// example, errgroup.WithContext cancels its context with the first error of a goroutine. So a caller must call
+// IsCause before it takes the error of a request that ends with ctx for the answer to this request.
 func IsCause(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
 }
@@ -255,9 +257,9 @@ func Transient(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF)
 }
 
-// Explain adds a reason to err, with which an operation on conn has ended: why conn has no session, or which server
-// has not answered. To ErrConnClosed it adds ErrHangs if the client library hangs. Explain returns an error that
-// does not depend on the connection unchanged. conn may be nil.
+// Explain adds a reason to err, the error of an operation on conn: why conn has no session, or which server has not
+// answered. To ErrConnClosed it adds ErrHangs if the client library hangs. Explain returns an error that does not
+// depend on the connection unchanged. conn may be nil.
 func Explain(conn *zk.Conn, err error) error {
 	switch {
 	case err == nil || conn == nil:

@@ -18,7 +18,7 @@ type Grant struct {
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex
-	latest time.Time // the last deadline before the end of the grant
+	latest time.Time // the newest known deadline; it does not change after the end of the grant
 }
 
 // NewGrant returns a grant. deadline returns when the lease currently expires, and must not call methods of the
@@ -36,14 +36,15 @@ func NewGrant(token int64, deadline func() time.Time) *Grant {
 func (s *Subscription) Grant(token int64) *Grant {
 	g := NewGrant(token, s.Deadline)
 	if g.latest.IsZero() {
-		g.latest = time.Unix(0, 0) // the lease has ended after the call of Prove
+		g.latest = time.Unix(0, 0) // the lease has ended before this call; the zero time would mean that it is unlimited
 	}
 	g.sub = s
 	s.EndOnClose(g.end)
 	return g
 }
 
-// EndOnClose makes the owner's call of Close end g and then call also, if Subscription.Grant has returned g.
+// EndOnClose arranges that Close of the connection first ends g and then calls the function also. It does nothing
+// unless Subscription.Grant has returned g.
 func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 	if g.sub != nil {
 		g.sub.EndOnClose(func(err error) {
@@ -78,8 +79,8 @@ func (g *Grant) Err() error {
 	return context.Cause(g.ctx)
 }
 
-// Deadline returns when the lease currently expires; the zero time means that it does not expire. Deadline returns
-// the same time after the end of the grant.
+// Deadline returns when the lease currently expires; the zero time means that it does not expire. After the end of
+// the grant, Deadline returns the last deadline before the end.
 func (g *Grant) Deadline() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // docs/design.md derives the rule ("Never two leaders").
 //
 // A proof is a write that a quorum of servers has acknowledged. A lease lasts for a time after the client has sent
-// the proof. Two proofs form a chain if the first was acknowledged a quarter of the timeout before the client has
-// sent the second.
+// the proof. Two proofs form a chain if the first was acknowledged at least a quarter of the session timeout before
+// the client has sent the second.
 type lease struct {
 	timeout time.Duration
 	proofs  []proof   // the proofs that determine the deadline, oldest first
@@ -25,11 +25,11 @@ type lease struct {
 // proof is an acknowledged write: when the client has sent the write, and when it has received the reply.
 type proof struct{ sent, acked time.Time }
 
-// add records a proof.
+// add records a proof, and removes the proofs that do not matter for the deadline any more.
 func (l *lease) add(sent, acked time.Time) {
 	n, newest := len(l.proofs), proof{sent, acked}
 	if n > 0 && limit.Elapsed(l.proofs[n-1].sent, sent) <= 0 {
-		return // the proof is older than the newest one, and was acknowledged late
+		return // the client has sent this proof before the newest one, and has received the reply later
 	}
 	if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {
 		// The wall clock was set back. Remove the proofs, because they would prove nothing until the wall clock is
@@ -38,7 +38,7 @@ func (l *lease) add(sent, acked time.Time) {
 		n = 0
 	}
 	if n > 1 && limit.Elapsed(l.proofs[n-2].sent, sent) < l.timeout/16 {
-		l.proofs[n-1] = newest // the proof before the replaced proof is recent enough
+		l.proofs[n-1] = newest // keep few proofs: the one before is at most timeout/16 older than the new one
 	} else {
 		l.proofs = append(l.proofs, newest)
 	}
@@ -58,10 +58,11 @@ func (l *lease) deadline() time.Time {
 	}
 	newest := l.proofs[n-1].sent
 	if n == 1 || since(l.proofs[0].acked, newest) < l.timeout/4 {
-		// The chain is too short for the rule below. But the servers have reported the activity of the session
-		// because of the pings of the client library, which it sends every third of the timeout: 1 - 1/4 - 1/3 =
-		// 5/12 of the timeout remain, so the margin is 5/12 - 1/3 = 1/12. In a pause of the process, the client
-		// sends no pings either.
+		// Without a chain, the lease relies on the pings of the client library, which it sends every third of the
+		// timeout. The servers have reported such a ping to their leader after at most a quarter of the timeout. So
+		// the session lives for at least 1 - 1/3 - 1/4 = 5/12 of the timeout after the newest proof, and a lease of
+		// 1/3 has a margin of 1/12. After a pause of the process there is no such lease, because the client has sent
+		// no pings during the pause.
 		if !l.paused.IsZero() && since(l.paused, newest) < l.timeout*7/12 {
 			return time.Time{}
 		}
@@ -71,8 +72,8 @@ func (l *lease) deadline() time.Time {
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
 }
 
-// until returns the end of the lease for a user with this timeout, which is at most the end of the lease itself. A
-// shorter timeout limits the lease to half of this timeout after the newest proof.
+// until returns the end of the lease for a user with the given timeout: half of this timeout after the newest proof,
+// or the end of the lease of the session, whichever is earlier.
 func (l *lease) until(timeout time.Duration) time.Time {
 	deadline := l.deadline()
 	if deadline.IsZero() {
@@ -82,11 +83,12 @@ func (l *lease) until(timeout time.Duration) time.Time {
 	return newest.Add(min(timeout/2, deadline.Sub(newest)))
 }
 
-// due reports whether a user with this timeout needs the next check, if the client has sent the last check at the
-// time last. interval is the configured time from the acknowledgement of a check to the next check. At most a
-// quarter of the timeout is used, because a chain needs proofs that are this far apart. If the lease ends soon, the
-// default interval applies, an eighth of the timeout. A check is due after half of the timeout in any case, because
-// other proofs do not show that the znode of the user exists.
+// due reports whether a user with the given timeout needs a check now. The client has sent the last check at the time
+// last; the next check is due an eighth of the timeout later at the earliest. interval is the configured time from
+// the acknowledgement of the newest proof to the next check. If interval exceeds a quarter of the timeout, a quarter
+// applies, because a chain needs proofs that are this far apart. If the lease ends soon, a check is due regardless of
+// interval; and also half of the timeout after the last check, because proofs other than checks do not show that the
+// znode of the user exists.
 func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Duration) bool {
 	if limit.Elapsed(last, now) < timeout/8 {
 		return false

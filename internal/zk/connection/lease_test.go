@@ -152,7 +152,7 @@ func TestLease_CountsChainFromAcknowledgements(t *testing.T) {
 }
 
 // model simulates the leader of an ensemble and the server of a client. The server reports the activity of sessions
-// to the leader with its replies to pings, half a tick apart.
+// in its replies to the leader's pings, which are half a tick apart.
 type model struct {
 	r          *rand.Rand
 	half       time.Duration // half a tick of the server
@@ -181,8 +181,8 @@ func (m *model) expiry() time.Duration {
 	lastPing := m.ping + (m.last-m.ping)/m.half*m.half
 	for _, a := range m.unreported {
 		if a <= lastPing {
-			// The server reports the time of its report, not of the activity, so the session is active at that
-			// time.
+			// The leader takes the time of the report for the time of the activity, although the activity was
+			// earlier.
 			m.reported = max(m.reported, m.ping+(a-m.ping+m.half-1)/m.half*m.half)
 		}
 	}
@@ -274,8 +274,8 @@ func TestLease_ContinuesWithChecksAtInterval(t *testing.T) {
 	between, _ := simulateMinuteOfChecks(t, timeout, timeout/6, 2*time.Millisecond)
 	require.Less(t, between, byDefault)
 	require.Greater(t, between, slowest)
-	// If round trips are longer than a seventh of the timeout, even a client with the default interval loses its
-	// first lease, which lasts for a third of the timeout.
+	// Try round trips of up to a seventh of the timeout: with longer ones, even a client with the default interval
+	// loses its first lease, which lasts for a third of the timeout.
 	for _, stated := range []time.Duration{timeout, timeout * 7 / 8, timeout * 2 / 3, timeout / 4, timeout / 40} {
 		for roundTrip := time.Millisecond; roundTrip < stated/7; roundTrip += stated / 64 {
 			simulateMinuteOfChecks(t, stated, 0, roundTrip)

@@ -31,8 +31,9 @@ var epochs atomic.Uint64
 type monitor struct {
 	startStop sync.Mutex // held while the first subscription starts the monitor, or the last subscription stops it
 
-	// ctx, stop, timer and done belong to the goroutine. If the last subscription is closed before the goroutine
-	// was started, the next subscription uses these values, so that a lock that is held briefly allocates none.
+	// ctx, stop, timer and done belong to the goroutine. If the last subscription is closed before the goroutine was
+	// started, the next subscription uses these values again, so that a lock that is held briefly does not allocate
+	// new ones.
 	ctx   context.Context
 	stop  context.CancelFunc // ends the goroutine
 	timer *time.Timer        // starts the goroutine; nil if there is no such goroutine
@@ -44,7 +45,7 @@ type monitor struct {
 
 	mu      sync.Mutex
 	subs    map[*Subscription]struct{}
-	proving map[string]*Subscription // the subscriptions that require a lease, by path
+	proving map[string]*Subscription // the subscriptions that require a lease, by the path of their znode
 	monitored
 	validities []validity // one element for each configured timeout of subscriptions
 }
@@ -62,8 +63,8 @@ type monitored struct {
 
 	began     time.Time // when the monitor has first seen the session
 	short     int       // the number of consecutive sessions that ended shortly after they began
-	idle      time.Time // the newest Facts.Idle
-	idleTicks int       // the number of ticks since idle has changed
+	idle      time.Time // the value of Facts.Idle at the last call of hangs
+	idleTicks int       // the number of calls of hangs since idle has changed
 	downSince time.Time // when the goroutine has first seen that the connection is down; zero while the connection is up
 	warned    bool      // warnOutage has logged a warning since downSince
 	logs      []func()  // log messages that the goroutine writes
@@ -218,7 +219,8 @@ func (m *monitor) updateProven() {
 		case deadline.IsZero() || limit.Expired(deadline, now):
 			v.proven = false
 		case !v.proven:
-			// If each lease ended before the next proof arrives, proven would change with every proof.
+			// Require that a quarter of the timeout is left: if a lease ended before the next proof arrives, proven
+			// would change with every proof.
 			v.proven = !limit.Expired(deadline.Add(-timeout/4), now)
 		}
 		if before && !v.proven {
@@ -230,9 +232,10 @@ func (m *monitor) updateProven() {
 	}
 }
 
-// notifyProving notifies the subscriptions with this timeout that have called Prove, also those whose znode a check
-// has not found, because the znode may be moving. Other subscriptions do not use the lease, which can end after
-// each check if only subscriptions with a longer timeout require checks. The caller holds mu.
+// notifyProving notifies the subscriptions with this timeout that have called Prove, including those whose znode a
+// check has not found, because a rename may be in progress. Other subscriptions do not use the lease, and would be
+// notified at each check if the checks are sent for subscriptions with a longer timeout, because the lease for a
+// shorter timeout then ends before the next check. The caller holds mu.
 func (m *monitor) notifyProving(stated time.Duration) {
 	for s := range m.subs {
 		if s.stated == stated && s.path != "" {

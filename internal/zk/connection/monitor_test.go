@@ -202,8 +202,8 @@ func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		before := sub.State()
 		require.True(t, before.Proven)
-		// The goroutine of the monitor does not run while the lease ends. Afterwards the goroutine receives the
-		// reply to a check.
+		// Simulate that the goroutine of the monitor does not run while the lease ends, and then receives the reply
+		// to a check: the proofs below are so old that the lease has ended.
 		m := sub.m
 		m.mu.Lock()
 		late := time.Now().Add(-3 * time.Second)
@@ -311,7 +311,7 @@ func TestMonitor_ChecksSoonAfterReconnect(t *testing.T) {
 		for len(checks) > 0 {
 			<-checks
 		}
-		last := <-checks // the next check is due after 5 s
+		last := <-checks // without the break, the next check would follow after 5 s
 		t.Server.DropConnections()
 		require.Less(t, (<-checks).Sub(last), 3*time.Second)
 	})

@@ -244,8 +244,8 @@ func (t Tables[K, V]) Lock(conn *zk.Conn) *Table[K, V] {
 // maxRemembered limits the number of entries of a table to which Remember adds.
 const maxRemembered = 1024
 
-// Remember sets an entry whose value the caller can find out again. If the table is full, Remember first removes
-// all entries.
+// Remember sets an entry that may be lost, because the caller can find out its value again. If the table is full,
+// Remember first removes all entries.
 func (t *Table[K, V]) Remember(key K, value V) {
 	if _, known := t.Entries[key]; !known && len(t.Entries) >= maxRemembered {
 		clear(t.Entries)
@@ -257,7 +257,7 @@ func (t *Table[K, V]) Remember(key K, value V) {
 // timeout is not known: there was no session yet, or the connection was opened without package zkdial and is down.
 func Granted(conn *zk.Conn) time.Duration { return RecordOf(conn).Granted(conn) }
 
-// Granted is the function Granted for the connection of this record.
+// Granted does what the function Granted does. conn must be the connection of this record.
 func (r *Record) Granted(conn *zk.Conn) time.Duration {
 	r.mu.Lock()
 	read := r.read

@@ -178,7 +178,8 @@ func Final(ctx context.Context, conn *zk.Conn, err error) error {
 	switch {
 	case errors.Is(answer, ErrConnClosed):
 		return answer
-	case CodeOf(answer) == nil, Transient(answer), errors.Is(answer, zk.ErrNoAuth): // ErrNoAuth: the ACL of the root
+	// With ErrNoAuth, the ACL of the root has denied the probe.
+	case CodeOf(answer) == nil, Transient(answer), errors.Is(answer, zk.ErrNoAuth):
 		return nil
 	}
 	return Reject(ctx, conn, answer)
@@ -188,9 +189,9 @@ func Final(ctx context.Context, conn *zk.Conn, err error) error {
 // to AwaitClosing.
 const ClosingTime = 20 * time.Millisecond
 
-// AwaitClosing waits up to d until a connection is down, because the owner may be closing it. A request that is
-// sent while the owner closes the connection can block the client library forever: a request that was queued at the
-// time of Close, could not be written and was pending receives three answers on a channel with capacity two.
+// AwaitClosing waits up to d until a connection is down, because the owner may be closing it. A request that is sent
+// while the owner closes the connection can block the client library forever: the library may send three answers to
+// such a request, to a channel with capacity two.
 func AwaitClosing(ctx context.Context, conn *zk.Conn, d time.Duration) {
 	const interval = time.Millisecond
 	for end := time.Now().Add(d); conn.State() == zk.StateHasSession && time.Now().Before(end); {
@@ -332,15 +333,16 @@ func (p part) String() string {
 	return "data of " + p.path
 }
 
-// suspicion counts the failures of requests for a part whose last request has failed with the connection.
+// suspicion describes a part whose reply may be too large: the connection has broken during the last request for the
+// part.
 type suspicion struct {
-	breaks  int   // the number of consecutive failures
-	refused int64 // the pzxid of the list of children if the list is probably too large, or 0
+	breaks  int   // the number of consecutive requests during which the connection has broken
+	refused int64 // the pzxid of the list of children for which refuseTooLarge has returned an error, or 0
 }
 
-// suspicions are the parts of znodes whose replies may be too large for one connection.
+// suspicions contains the parts of znodes whose replies may be too large for one connection.
 type suspicions struct {
-	limit int // the limit of the size of a reply, or noLimit
+	limit int // the size of the largest reply that the connection accepts, or noLimit
 	parts *Table[part, suspicion]
 	// alone has the capacity 1. It contains an element while a request that may have broken the connection is
 	// repeated, so that its failure is not attributed to another request.
@@ -408,7 +410,8 @@ func (s *suspicions) recordOutcome(p part, breaks int, err error) {
 	}
 }
 
-// refuseTooLarge returns an error if the client must not request a part again. stat is the Stat of the znode.
+// refuseTooLarge returns ErrTooLarge if the client must not request the part p again, because the reply is too large.
+// x is what is known about p, and the first result replaces it. stat is the Stat of the znode.
 func (s *suspicions) refuseTooLarge(p part, x suspicion, stat *zk.Stat) (suspicion, error) {
 	refuse := replySize(stat, p.children) > s.limit
 	if p.children {
@@ -441,7 +444,8 @@ const (
 	breaksIfUnlikely = 16
 )
 
-// longName is the length of a long name of a child, with the header of the name.
+// longName is the number of bytes that a child with a long name adds to a list. If the list would not exceed the
+// limit even with such names, breaksIfUnlikely applies.
 const longName = 256
 
 // replySize returns the size of a reply. For a list of children, the result is a lower bound.

@@ -19,7 +19,8 @@ type Subscription struct {
 	changed chan struct{}
 	path    string // the znode that Prove has set, "" for none
 	missing bool   // a check has not found the znode at path
-	// rejected is the final answer of a server to a request of the monitor, or nil.
+	// rejected is the error with which a server has rejected a request of the monitor, or nil. Transient errors do
+	// not count.
 	rejected error
 	onCheck  func(sent time.Time, err error)
 	first    time.Time               // when the client has sent the write that Prove counts as the first proof
@@ -85,7 +86,8 @@ func (s *Subscription) Close() {
 	m.conn = nil
 }
 
-// reject records the final answer of a server. The caller holds the mutex of the monitor.
+// reject records err in s.rejected if it is an error code of a server and not a transient error. The caller holds the
+// mutex of the monitor.
 func (s *Subscription) reject(err error) {
 	if CodeOf(err) != nil && !Transient(err) {
 		s.rejected = err
@@ -116,11 +118,12 @@ type State struct {
 	Session int64 // the current session, 0 if there is none
 	Up      bool  // a server answers in the current session
 	Closed  bool  // the owner has closed the connection
-	// Epoch increases whenever the connection breaks or was without a subscription. Epoch is never 0.
+	// Epoch increases whenever the connection breaks. It also increases with the first subscription after a time
+	// without subscriptions, because nothing notices a break in that time. Epoch is never 0.
 	Epoch   uint64
-	Missing bool // a check has not found the znode of Prove
-	// Rejected is the final answer of a server to a check, or to all requests of the connection. It does not become
-	// nil again.
+	Missing bool // a check has not found the znode whose path was passed to Prove
+	// Rejected is the error with which a server has rejected a check, or all requests of the connection; transient
+	// errors do not count. It is nil if there is no such error, and does not become nil again.
 	Rejected error
 	// Proven means that the ensemble does not expire the session before Deadline. After the end of a lease, Proven
 	// becomes true again only if at least a quarter of the timeout is left.
@@ -185,7 +188,8 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	s.path, s.missing = path, false
 	m.proving[path] = s
 	m.updateProven()
-	// With a valid lease, the next regular check includes path, so a lock that is held briefly needs no check.
+	// If the lease is valid, wait for the next regular check, which includes path: a lock that is held briefly then
+	// needs no check.
 	s.first = sent
 	m.checkNow = !m.validity(s).proven || m.checkNow && !alone
 	check := m.checkNow

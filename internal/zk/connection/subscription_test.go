@@ -11,7 +11,7 @@ import (
 )
 
 // checksIn returns the number of checks that the client sends during d. The number is a little higher if the
-// goroutine of the monitor runs more often, because the client then sends checks less late.
+// goroutine of the monitor runs more often, because it then sends each check sooner after the check is due.
 func checksIn(t *bubble.Test, d time.Duration) int {
 	t.Server.ResetLog()
 	time.Sleep(d)

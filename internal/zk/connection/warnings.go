@@ -79,8 +79,8 @@ func (m *monitor) hangs(now time.Time) bool {
 		m.idle, m.idleTicks = m.seen.Idle, 0
 		return false
 	}
-	// After a pause of the process, the time alone does not show that the library hangs, so ticks are counted as
-	// well.
+	// A pause of the process also makes this time long, although the library does not hang. So require a number of
+	// ticks as well.
 	m.idleTicks++
 	if now.Sub(m.idle) <= max(hangTimeouts*m.lease.timeout, minHang) || m.idleTicks < minHangTicks {
 		return false

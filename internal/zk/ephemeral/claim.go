@@ -60,7 +60,7 @@ type claim struct {
 	keepsParent bool
 
 	acquired bool
-	released <-chan struct{} // closed when another user releases the path
+	released <-chan struct{} // closed when the user that holds the right releases it; nil if acquired is true
 
 	// reader reads the Stat of the znode. An ephemeral znode cannot have children, so the watch for children fires
 	// only when the znode is deleted.
@@ -69,7 +69,8 @@ type claim struct {
 	// sessions contains the sessions in which the servers may have applied a create: an ephemeral znode of one of
 	// them belongs to this claim.
 	sessions map[int64]bool
-	// contents contains the data of creates of a persistent znode that the servers have not confirmed.
+	// contents contains the data of creates of a persistent znode that the servers have not confirmed: a znode with
+	// such data may belong to this claim.
 	contents [][]byte
 	// mayExist is set if a znode of this claim may exist.
 	mayExist bool
@@ -77,7 +78,7 @@ type claim struct {
 	removing bool
 	// occupied is set if the znode that was last read does not belong to this claim.
 	occupied bool
-	// inFlight receives the reply to a write whose reply send has not awaited.
+	// inFlight receives the reply to a write for which send has not waited, because the context was done.
 	inFlight <-chan connection.Answer[*zk.Stat]
 
 	// Fields of the Stat of the znode that obtain has found.
@@ -254,8 +255,8 @@ func (c *claim) covers(stat *zk.Stat) bool {
 	return c.sessions[stat.EphemeralOwner]
 }
 
-// isOwn reports whether remove must delete a znode. If obtain has not found a persistent znode, isOwn compares its
-// data.
+// isOwn reports whether the znode with this data and Stat belongs to this claim, so that remove must delete it. A
+// persistent znode that obtain has not found belongs to the claim if it contains the data of an unconfirmed create.
 func (c *claim) isOwn(data []byte, stat *zk.Stat) bool {
 	return c.covers(stat) && (!c.static || stat.Czxid == c.czxid ||
 		slices.ContainsFunc(c.contents, func(content []byte) bool { return bytes.Equal(content, data) }))

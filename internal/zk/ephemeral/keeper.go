@@ -31,9 +31,9 @@ type Config struct {
 	Data []byte
 	// Static makes the znode persistent. The Keeper adopts a persistent znode that exists.
 	Static bool
-	// Retry makes the Keeper repeat requests that the servers reject. Without Retry, the Keeper gives up a write
-	// that the servers reject, and ends if the servers reject a create, unless it has created the znode before and
-	// the reason can pass, as an exceeded quota.
+	// Retry makes the Keeper repeat requests that the servers reject. Without Retry, the Keeper gives up a write that
+	// the servers reject, and ends if the servers reject a create, unless it has created the znode before and the
+	// reason can pass, such as an exceeded quota.
 	Retry bool
 	// Report is called by the goroutine of the Keeper after each change of the State.
 	Report func(State)
@@ -216,8 +216,8 @@ func (k *Keeper) keep() error {
 			continue
 		case errors.Is(err, connection.ErrSessionExpired), errors.Is(err, connection.ErrDeleted):
 			k.setState(State{Err: err})
-			// If the owner is closing the connection, the servers delete the znode before the client library
-			// reports the end.
+			// The loss of the znode can be the first sign that the owner is closing the connection. Wait a little,
+			// because no request may be sent in that case.
 			connection.AwaitClosing(k.ctx, k.claim.setup.Conn, connection.ClosingTime)
 		case k.cfg.Retry, k.created && connection.IsPassing(err):
 			_, wanted := k.wantedData()
@@ -330,7 +330,8 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 	}
 }
 
-// loss returns the result of watch.Loss, but nil if a session has expired and the znode is persistent.
+// loss returns the result of watch.Loss, but nil if the session has expired and the znode is persistent, because a
+// persistent znode remains.
 func (k *Keeper) loss(event zk.Event) error {
 	err := watch.Loss(event)
 	if k.claim.static && errors.Is(err, connection.ErrSessionExpired) {

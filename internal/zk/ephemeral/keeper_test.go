@@ -206,7 +206,7 @@ func TestKeeper_WaitsForOtherKeeperOfConnection(t *testing.T) {
 		s := connect(w)
 		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
 		first, _ := keep(w, s)
-		synctest.Wait() // the keeper pauses after the lost reply
+		synctest.Wait() // wait until the Keeper pauses after the lost reply
 		second, _ := keep(w, s)
 		require.NoError(w, first.AwaitPresent(w.Context()))
 		time.Sleep(time.Minute)

@@ -102,7 +102,7 @@ func (n *Node) Err() error { return n.removal }
 // run maintains the znode until the znode is lost, or until Remove or Leave ends the context, and then removes it.
 func (n *Node) run(ctx context.Context) {
 	reason := n.awaitLoss(ctx)
-	given := ctx.Err() != nil // the caller has given the reason, which can be the loss of another znode
+	given := ctx.Err() != nil // the caller has given the reason; if that is the loss of a znode, it is another znode
 	n.grant.End(connection.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
 	if n.stop(reason); n.confirmed != nil {
@@ -154,7 +154,7 @@ func (n *Node) obtain(ctx context.Context, data []byte, taken func(*TakenError) 
 		if _, err := n.claim.reader.Wait(ctx, n.claim.released); err != nil {
 			return sent, err
 		}
-		n.claim.occupied = false // the next create shows whether the path is occupied, one round trip earlier than a read
+		n.claim.occupied = false // send no read first: the next create shows whether the path is occupied
 	}
 }
 

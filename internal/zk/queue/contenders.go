@@ -10,9 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// Contenders divides names, all of which contender.Order accepts as names of contenders, into the names of
-// contenders and the names of other znodes, and keeps their order. It omits znodes that do not exist. Contenders
-// sends a request for each name that is not contender.Recognized.
+// Contenders divides names, all of which contender.Order accepts as names of contenders, into the names of contenders
+// and the names of other znodes, and keeps their order. It omits znodes that do not exist. Contenders sends a request
+// for each name for which contender.Recognized returns false, because only the znode shows whether it belongs to a
+// contender.
 func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) (contenders, others []string, err error) {
 	stats, err := connection.Each(names, connection.InFlight, func(_ int, name string) (*zk.Stat, error) {
 		if contender.Recognized(name) {
@@ -34,9 +35,9 @@ func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) 
 	return contenders, others, nil
 }
 
-// FirstContender returns the first of names that is the name of a contender, or "". others contains the names
-// before it, which belong to other znodes. FirstContender reads one znode, and then more and more znodes at
-// the same time.
+// FirstContender returns the first of names that is the name of a contender, or "". others contains the names before
+// it, which belong to other znodes. FirstContender first reads one znode, which is enough in most cases, and then
+// twice as many znodes at the same time in each step.
 func FirstContender(ctx context.Context, conn *zk.Conn, dir string, names []string) (first string, others []string, err error) {
 	for n := 1; len(names) > 0; n = min(2*n, connection.InFlight) {
 		n = min(n, len(names))

@@ -139,7 +139,7 @@ func TestContender_DoesNotWaitForItsOwnLateZnode(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
 		ahead := h.createForeignContender()
-		h.remove(h.createForeignContender()) // the servers do not use its sequence number again
+		h.remove(h.createForeignContender()) // its sequence number, 1, is the number of the late znode below
 		lost := h.srv.Before(zktest.Match{Path: contenderPattern, Nth: 1}, zktest.Cut)
 		c := h.join(conn)
 		h.requireRan(lost)

@@ -96,8 +96,8 @@ func TestContender_DeletesZnodeAfterLossOfAllPackets(t *testing.T) {
 	}
 }
 
-// TestContender_RemovesZnodeAfterContextIsDone checks that a contender deletes its znode although the context is
-// done whose cancellation has caused the deletion (vitess #15756, etcd #22123).
+// TestContender_RemovesZnodeAfterContextIsDone checks that a contender that leaves because its context is done
+// deletes its znode, although a request with this context would not be sent (vitess #15756, etcd #22123).
 // Scenario 6 of docs/traps.md.
 func TestContender_RemovesZnodeAfterContextIsDone(t *testing.T) {
 	for name, spoil := range map[string]func(h *harness, conn *zk.Conn) (repair func()){

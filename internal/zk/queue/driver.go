@@ -23,13 +23,15 @@ type driver struct {
 	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	proved bool // Prove was called, so the lease may be valid
-	// checkWatches is set if a watch may have fired whose channel receives nothing.
+	proved bool // Prove was called; the next input is ConnChanged, because the lease may be valid
+	// checkWatches is set if the next input must be a result of connChanged: a watch may have fired whose channel
+	// receives nothing.
 	checkWatches  bool
 	waiting       uint8      // the number of requests that other goroutines execute
 	answered      []*result  // the results of requests that this goroutine has executed
 	answeredArray [1]*result // the array of answered while it contains one result, which avoids an allocation
-	// deferred is the next input: the first input, or an input that follows the deletion of the contender's znode.
+	// deferred is the next input, or nil: the input that starts the contender, or an input that was postponed because
+	// of the deletion of the contender's znode.
 	deferred *frame
 	replies  chan *result // receives the results of requests in other goroutines; nil while no request is in progress
 	requests *requests    // nil while no request is in progress, unless a request has failed
@@ -264,8 +266,8 @@ func (d *driver) stateOf(s *contender.State) State {
 	return state
 }
 
-// pathOf returns the path of a child of the queue. If the driver already keeps this path, pathOf returns the same
-// string.
+// pathOf returns the path of a child of the queue. If the driver already keeps a string with this path, pathOf
+// returns that string, which saves memory.
 func (d *driver) pathOf(name string) string {
 	for _, known := range [...]string{d.path, d.watches[firstSlot].path, d.watches[secondSlot].path} {
 		if nameOf(known) == name {

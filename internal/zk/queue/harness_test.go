@@ -39,8 +39,8 @@ type harness struct {
 	clients      []*client
 	foreignCount int // how often createForeignContender was called
 
-	allowOverlap bool // the test causes turns that overlap
-	allowWatches bool // the test prevents contenders from removing watches
+	allowOverlap bool // turns may overlap, because the test causes this
+	allowWatches bool // watches may remain, because the test prevents their removal
 
 	mu    sync.Mutex
 	turns []*turn
@@ -57,7 +57,8 @@ type turn struct {
 func run(t *testing.T, k kind, servers int, f func(h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // wait until requests that the server cannot answer have ended with their client
+		// Wait until requests that the server cannot answer have ended together with their client.
+		t.Cleanup(func() { time.Sleep(time.Minute) })
 		h := &harness{T: t, kind: k, ensemble: zktest.StartEnsemble(t, servers)}
 		t.Cleanup(h.leave)
 		h.srv = h.ensemble.Server(0)

@@ -14,8 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// next waits for the next input. It returns the deletion of the contender's own znode before any other input: the
-// server reports deletions in their order, and another input may begin the turn of the contender.
+// next waits for the next input. It returns the deletion of the contender's own znode before any other input: another
+// input, such as the deletion of the predecessor, could begin the turn of a contender whose znode is gone. The server
+// sends the events of deletions in the order of the deletions.
 func (d *driver) next(ctx context.Context) (f *frame) {
 	switch {
 	case d.deferred != nil:
@@ -76,8 +77,8 @@ func (d *driver) wait(ctx context.Context) *frame {
 }
 
 // connChanged returns the events of watches that have fired, and afterwards a change of the connection. The pool of
-// watches reports lost watches only as a change of the connection. If a server has given a final answer to the
-// monitor, the contender leaves.
+// watches reports lost watches only as a change of the connection. If a server has rejected a request of the monitor
+// (State.Rejected), the contender leaves.
 func (d *driver) connChanged() *frame {
 	d.checkWatches = true
 	for slot := range d.watches {
@@ -118,14 +119,15 @@ func leaveInput(ctx context.Context) *frame {
 type watched struct {
 	path  string // the path of the znode; empty for the queue
 	watch *watch.Watch
-	// departure is set if the znode belongs to another contender of the same session.
+	// departure tells whether the contender of the znode has deleted the znode itself. It is nil unless this
+	// contender belongs to the same session.
 	departure *departure
 }
 
 // The slots of the field driver.watches.
 const (
 	ownSlot   = iota // the contender's own znode
-	firstSlot        // this slot and secondSlot: two of the predecessor, the contender before the predecessor, and the queue
+	firstSlot        // this slot and secondSlot: up to two of the predecessor, the contender before it, and the queue
 	secondSlot
 	slots
 )
@@ -151,10 +153,10 @@ func (d *driver) fired(slot int, received zk.Event) *frame {
 		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()
 		}
-		// The earlier contender receives the reply to its delete right after the event. If the reply does not
-		// arrive, the owner of the connection may be closing it, which deletes all znodes of the session. The
-		// connection is then down before Await returns, and no request may be sent earlier
-		// (connection.AwaitClosing).
+		// A contender of the same session announces the deletion of its znode when it receives the reply to its
+		// delete, which follows the event immediately. Without the announcement, the owner of the connection may be
+		// closing it, which deletes all znodes of the session. The connection is then down when Await returns; a
+		// request that is sent earlier could hang (see connection.AwaitClosing).
 		f.in.Safe = w.departure == nil || limit.Await(w.departure.announced, time.Now().Add(closingTime))
 	}
 	d.drop(&d.watches[slot])

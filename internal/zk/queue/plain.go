@@ -23,7 +23,7 @@ import (
 // plainQueue is what the contenders of one connection in one queue share.
 type plainQueue struct {
 	users int           // the number of contenders; guarded by the table
-	turn  chan struct{} // capacity 1; contains an element during a create or a search
+	turn  chan struct{} // capacity 1; contains an element during a create, a delete or a search
 	owner map[string]*plainContender
 }
 
@@ -108,7 +108,8 @@ func (c *plainContender) registerOwn(children []string) (names []string, err err
 // zk.ErrNoNode.
 func (c *plainContender) delete(znode string) error {
 	c.queue.turn <- struct{}{}
-	// Until the delete has returned, other contenders of the session cannot create a znode with this name.
+	// Keep the turn until the delete has returned, so that no other contender of the session creates a znode with
+	// this name in the meantime.
 	defer func() { <-c.queue.turn }()
 	registered := c.queue.owner[nameOf(znode)] == c
 	owned, err := c.cfg.isOwnedByCurrentSession(nameOf(znode))

@@ -63,7 +63,8 @@ type Observer struct {
 	Watched func(path string)
 	// Vacated is called on the goroutine of Run when the znode of the predecessor was deleted.
 	Vacated func()
-	// Checked is called as the function of connection.Subscription.OnCheck, perhaps after Run has returned.
+	// Checked is passed to connection.Subscription.OnCheck, which describes its parameters. It may be called after
+	// Run has returned.
 	Checked func(sent time.Time, err error)
 }
 
@@ -147,7 +148,7 @@ func (m *Member) Leave(ctx context.Context) (*Removal, error) {
 	return removal, reason
 }
 
-// closedChannel is the closed channel Done of removals that are over when Leave returns.
+// closedChannel is the channel that Done returns for removals that are over when Leave returns.
 var closedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -187,7 +188,7 @@ func (r *Removal) wait(ctx context.Context, reason error, log *slog.Logger) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	if !over && ctx.Err() == nil {
-		// Another client may end the queue while the contender leaves for another reason.
+		// The queue may also end during the wait. Then shorten the wait.
 		stop := context.AfterFunc(ctx, func() {
 			if errors.Is(context.Cause(ctx), connection.ErrElectionOver) {
 				timer.Reset(endedLimit)

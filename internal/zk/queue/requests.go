@@ -21,9 +21,9 @@ type requests struct {
 	cfg   *Config
 	plain *plainContender // nil unless the names contain no GUID
 
-	// context sets ctx and turn, because most requests need neither; end cancels ctx. turn has the capacity 1. It
-	// contains an element while a request pauses after a failure, so that several failing requests do not cause
-	// more retries than one failing request.
+	// The method context creates ctx and turn when they are first needed, because most requests need neither. The
+	// method end cancels ctx. turn has the capacity 1. It contains an element while a request pauses after a failure,
+	// so that several failing requests do not cause more retries than one failing request.
 	once    sync.Once
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -246,10 +246,11 @@ func (r *requests) stat(path string) (*zk.Stat, error) {
 	})
 }
 
-// findReason reads the tombstone, and then the znode of the queue, without its children, because all candidates do
-// this at the same time when an election ends. The tombstone is created before any contender is deleted, and is
-// deleted in one transaction with the znode of the queue. So if the tombstone does not exist, and a later read
-// returns the same znode of the queue, the queue has not ended.
+// findReason finds out whether the contender's znode was deleted because the queue has ended. It reads the tombstone,
+// and then the znode of the queue, without its children, because all candidates do this at the same time when an
+// election ends. The tombstone is created before any contender is deleted, and is deleted in one transaction with the
+// znode of the queue. So if the tombstone does not exist, and a later read returns the same znode of the queue, the
+// queue has not ended.
 func (r *requests) findReason(res *result) {
 	cfg := r.cfg
 	// If the owner is closing the connection, the end of the session has deleted the znode, and a request could
@@ -315,8 +316,8 @@ func randomGUID() (guid [16]byte) {
 	return guid
 }
 
-// finalOrLost returns nil for a nil error, the error of connection.Final, or, after a pause, ErrLost if the request
-// may be repeated.
+// finalOrLost returns the error of a reply for the error of a request: nil for nil; the error of connection.Final if
+// the request must not be repeated; and otherwise, after a pause, ErrLost.
 func (r *requests) finalOrLost(err error) error {
 	if err == nil {
 		return nil
@@ -368,7 +369,8 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 		return found.Children, err
 	})
 	contenders, others, _ := contender.Order(children, r.cfg.Tombstone)
-	for _, name := range append(contenders, others...) { // append others, because the names of kazoo's leases contain no number
+	// Search others as well, because the names of kazoo's leases contain no number.
+	for _, name := range append(contenders, others...) {
 		if contender.HasAnyPrefix(name, prefixes) {
 			names = append(names, name)
 		}
@@ -381,7 +383,8 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 // "node exists" means that the servers have applied the transaction before. If the old znode does not exist,
 // another client or the end of the session has deleted it.
 func (r *requests) replaceZnode(res *result) {
-	// A transaction may outlast this call, so f must not use res, which another request may use then.
+	// A transaction may outlast this call, so the function that sends it must not use res, which another request may
+	// use then.
 	cfg := r.cfg
 	from, to := res.path, path.Join(cfg.Dir, res.request.To)
 	res.path = to

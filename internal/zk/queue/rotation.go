@@ -16,9 +16,9 @@ import (
 type Rotation struct {
 	mu          sync.Mutex
 	guid        [16]byte // the GUID of the newest contender; zero before the first contender
-	predecessor string   // the newest predecessor of a contender that is known
+	predecessor string   // the name of the newest known predecessor
 	predicted   string   // the predicted predecessor of the newest contender, until the actual predecessor is known
-	reliable    bool     // the last prediction that was compared was correct, and predict has returned none since
+	reliable    bool     // the last prediction was correct; predict returns nothing unless this is set
 }
 
 // newGUID returns the GUID of a new contender.
@@ -33,10 +33,10 @@ func (r *Rotation) newGUID() string {
 }
 
 // predict returns the name that the predecessor of the new contender own probably has, or an empty name. With only
-// one other contender in the queue, predict returns an empty name, because a list of the queue then shows that own
-// is next, so that its turn begins without a further request. blocks, unless it is nil, reports whether own waits
-// for a contender with a name; if own does not wait for the predicted contender, the last predecessor belonged to a
-// contender of another kind.
+// one other contender in the queue, predict returns an empty name, because a list of the queue then shows that own is
+// next, so that its turn begins without a further request. blocks, unless it is nil, reports whether own waits for a
+// contender with the given name. If it returns false for the predicted name, predict returns an empty name, because
+// the last predecessor was a contender of another kind.
 func (r *Rotation) predict(own string, others int32, blocks func(name string) bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *Rotation) predict(own string, others int32, blocks func(name string) bo
 	if r.predicted == "" || !r.reliable || others <= 1 {
 		return ""
 	}
-	r.reliable = false // until observe confirms the prediction; a contender without a predecessor refutes it as well
+	r.reliable = false // until observe confirms the prediction, which it does not if there is no predecessor
 	return r.predicted
 }
 

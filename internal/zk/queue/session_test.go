@@ -25,7 +25,7 @@ func TestContender_IgnoresZnodeOfEarlierSession(t *testing.T) {
 		h.disconnect(c.conn)
 		h.expire(c.conn)
 		h.create(own)
-		// The contender is not permitted to delete the znode.
+		// Reject the contender's attempt to delete this znode, so that the znode remains.
 		h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: own, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 		first.requireLeaves()
 		h.reconnect()

@@ -38,8 +38,8 @@ type Setup struct {
 	own any // a pointer to the values of the options of one package; nil if the package adds no options
 }
 
-// Own returns a function that sets an option of the recipes of one package, which call NewOwn with a *T. For other
-// recipes the option is invalid. name is the name of the function that users call.
+// Own returns a function that applies an option of the recipes of one package, which pass a *T to NewOwn. Other
+// recipes reject this option as invalid. name is the name of the function with which users create the option.
 func Own[T any](name string, set func(*T)) func(*Setup) {
 	return func(s *Setup) {
 		if own, ok := s.own.(*T); ok {

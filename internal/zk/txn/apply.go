@@ -127,7 +127,7 @@ func finishApplied(batch []*Call, responses []zk.MultiResponse, o Outcome) {
 // finishFailed finishes the call because of which the transaction failed, and returns the other calls. If the error
 // concerns the whole request, it finishes all calls.
 func finishFailed(batch []*Call, responses []zk.MultiResponse, err error) []*Call {
-	first := 1 // the first operation of the request writes the record
+	first := 1 // the operations of the calls begin at index 1, because the first operation writes the record
 	for i, c := range batch {
 		if o := failedOutcome(responses, first, len(c.t.Ops), err); o.Failed >= 0 {
 			c.finish(o)

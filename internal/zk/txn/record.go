@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// record is the ephemeral znode of a writer. No other client writes to this znode.
+// record describes the record of a writer: an ephemeral znode into which each request of the writer writes another
+// ID. No other client writes to this znode.
 type record struct {
 	path    string
 	session int64  // the owner of the znode
@@ -152,8 +153,8 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 	}
 }
 
-// findOutcome finds out, after a lost reply, whether the servers have applied the batch with an ID. If they have,
-// resolve returns the Stat of the record. If they have not, and cannot any more, it returns nil. The error is the
+// findOutcome finds out, after a lost reply, whether the servers have applied the batch with the given ID. It returns
+// the Stat of the record if they have, and nil if they have not and cannot apply the batch any more. The error is the
 // reason why the outcome is unknown.
 func (w *Writer) findOutcome(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Stat, error) {
 	r := w.record
@@ -171,7 +172,7 @@ func (w *Writer) findOutcome(ctx context.Context, conn *zk.Conn, id uint64) (*zk
 			if last == id {
 				return stat, nil
 			}
-			return nil, nil // an earlier write of another ID was applied, and its reply was lost
+			return nil, nil // the write below was applied in an earlier attempt, and its reply was lost
 		}
 		// The request may still be in transit, or servers that are ahead of the server that has answered may have
 		// applied it. After the write of another ID, the servers cannot apply the request any more. If the write

@@ -104,7 +104,7 @@ func TestWriter_RunReturnsWhenContextIsDone(t *testing.T) {
 		queued, cancelQueued := context.WithCancel(h.Context())
 		result := make(chan error)
 		go func() {
-			_, err := h.w.Run(queued, setN(0)) // waits for the first transaction
+			_, err := h.w.Run(queued, setN(0)) // is not sent, because it waits for the first transaction
 			result <- err
 		}()
 		synctest.Wait()

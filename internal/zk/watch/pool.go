@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// MaxChannels is how many channels the client library may hold for one watch. Each request that sets the watch
-// again adds a channel; an event closes all of them. If a watch in doubt has that many channels, the pool does not
-// set it again until it fires: its readers read at intervals instead.
+// MaxChannels is how many channels the client library may hold for one watch. Each request that sets the watch again
+// adds a channel; an event closes all of them. A watch that may never fire (Found.Doubt) is set again. But if it has
+// that many channels, the pool does not set it again until it fires: its readers read at intervals instead.
 const MaxChannels = 8
 
 // kind is the kind of change that the client library waits for.
@@ -45,8 +45,8 @@ var pools = connection.NewMap(func(*zk.Conn) *pool {
 // pool contains the watches of one connection, which all users of the connection share.
 type pool struct {
 	mu      sync.Mutex
-	taken   sync.Cond      // an event was passed to Take
-	started uint64         // the number of reads that were started
+	taken   sync.Cond      // signals that an event was passed to Take
+	started uint64         // the number of reads that were started; it tells which reads are later than an event
 	watches map[key]*Watch // the watches that have not fired yet, as far as the pool knows
 	reads   map[key]*reads // the reads in progress
 	sweep   int            // the number of watches at which add removes the watches that have fired
@@ -156,8 +156,8 @@ func (w *Watch) fired() bool {
 	}
 }
 
-// unfiredWatch returns the watch of k, or nil if there is none or it has fired, and then removes it from the pool.
-// The caller holds mu.
+// unfiredWatch returns the watch of k, or nil if there is no watch or if it has fired. It removes a watch that has
+// fired from the pool. The caller holds mu.
 func (p *pool) unfiredWatch(k key) *Watch {
 	w := p.watches[k]
 	if w != nil && w.fired() {
@@ -204,8 +204,8 @@ func RemoveFromData(ctx context.Context, conn *zk.Conn, path string, mayWrite fu
 	sub := connection.Subscribe(conn, 0)
 	defer sub.Close()
 	err := connection.Retry(ctx, conn, func() error {
-		// The server answers a request in progress that may set the watch before this read. Reset sets a watch in
-		// doubt again, so that the write fires it.
+		// If a request in progress sets the watch, the server answers that request before this read. Reset sets a
+		// watch again that may never fire, so that the write fires it.
 		found, err := Try(conn, Query{Path: path, What: Data, Epoch: sub.State().Epoch, Reset: true})
 		if err == nil && mayWrite(found) {
 			_, err = conn.Set(path, found.Data, found.Stat.Version)

@@ -64,7 +64,7 @@ func (r *Reader) Written() { r.written = true }
 // Watch returns the watch of the last read, or nil if the last read has failed.
 func (r *Reader) Watch() *Watch { return r.watch }
 
-// Epoch returns the epoch of the connection before the last read that has set a watch, or 0 if there is no such
+// Epoch returns the epoch of the connection before the last read that has returned a result, or 0 if there is no such
 // read.
 func (r *Reader) Epoch() uint64 { return r.query.Epoch }
 
@@ -90,7 +90,8 @@ func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan st
 		case <-second.doubt:
 			return true, nil
 		case <-r.sub.Changed():
-			// The client library can miss a change while it sets the watch again.
+			// After a break of the connection, read again even if no watch has fired: the client library can miss a
+			// change while it sets the watch again.
 			switch state := r.sub.State(); {
 			case r.watch.Fired():
 				return woken(r.watch.Take(zk.Event{}))
@@ -109,7 +110,7 @@ func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan st
 	}
 }
 
-// isOlder reports whether the connection has broken since the last read of r.
+// isOlder reports whether r has a watch and the connection has broken since the read that has returned this watch.
 func (r *Reader) isOlder(state connection.State) bool {
 	return r.watch != nil && r.query.Epoch != state.Epoch
 }

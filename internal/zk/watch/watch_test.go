@@ -101,7 +101,8 @@ func TestRead_ReturnsNoAnswerOlderThanCall(t *testing.T) {
 		for range cap(answers) {
 			require.Equal(w, "2", <-answers)
 		}
-		// The first request, one request for all calls, and one request of the first user, whose watch has fired.
+		// At most three requests: the first request, one request for all calls, and one request of the first user,
+		// whose watch has fired.
 		require.LessOrEqual(w, countReads(w), 3)
 		require.Equal(w, "2", first.last())
 		first.end()
