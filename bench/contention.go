@@ -61,7 +61,8 @@ func summarizeCycles(cycles []lockCycle, start int64, p benchmark.Period) (conte
 		}
 	}
 	c.rate = float64(released) / p.Length.Seconds()
-	// If no lock was handed over in the period, report the length of the period, which a hand-over exceeds.
+	// If no lock was handed over in the period, report the length of the period: a hand-over takes longer than
+	// that.
 	if c.handOver = p.Length; len(handOvers) > 0 {
 		c.handOver = time.Duration(benchmark.Median(handOvers))
 	}

@@ -184,7 +184,7 @@ func (b *bench) measureCandidatesPoint(ctx context.Context, c contestant, n int)
 	return p, err
 }
 
-// measureElectionsPoint lets one session lead n elections.
+// measureElectionsPoint measures the costs of n elections that one session leads.
 func (b *bench) measureElectionsPoint(ctx context.Context, c contestant, n int) (curvePoint, error) {
 	dir, err := b.server.newDirWith(n, nil)
 	if err != nil {

@@ -24,7 +24,7 @@ type localContestant struct {
 	// background contains the goroutines of the implementation, which must return soon after the sessions were
 	// closed. It is nil for implementations that do not guarantee this.
 	background *sync.WaitGroup
-	// countsQueued is set if entries report when they are in line.
+	// countsQueued is set if entries report when they know their position and watch their predecessor.
 	countsQueued bool
 
 	generation *generation

@@ -31,7 +31,7 @@ type settings struct {
 
 	record, compare string // the names of files with recordings
 	curve           string
-	patience        time.Duration // the maximum expected time for one size of a curve
+	patience        time.Duration // a curve skips a size whose measurement is expected to take longer
 
 	peers *regexp.Regexp // matches the names of the other libraries that are measured
 	// bounds is set if the verified baselines are measured as well.
@@ -39,7 +39,7 @@ type settings struct {
 	busy   bool
 
 	warmJoins        int
-	pause, longPause time.Duration // the pauses after each turn
+	pause, longPause time.Duration // a short and a long pause after each turn
 	warmPeriods      int
 	period           benchmark.Period
 	idle             time.Duration // how long idle connections are observed

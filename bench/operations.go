@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// operation is an operation that several sessions repeat.
+// operation names an operation that several sessions repeat.
 type operation string
 
 const (
@@ -27,7 +27,7 @@ const (
 	operationQueue operation = "queue"
 )
 
-// repeated is an operation that one session repeats.
+// repeated contains the functions for an operation that one session repeats: run executes it once.
 type repeated struct {
 	run   func() error
 	close func() error

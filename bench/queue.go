@@ -184,9 +184,9 @@ func (q *queue) replaceHead(ctx context.Context, disconnect bool) (time.Duration
 	return time.Duration(next.at - d.at), q.waitSize(ctx, size)
 }
 
-// replaceHeads lets the head and the next n-1 heads leave as soon as they are the head, and returns
-// the time until the last successor has learned that it is the head. If rejoin is set, a new
-// candidate joins for each that has left.
+// replaceHeads lets n heads leave one after the other, each as soon as it is the head, and returns the time until
+// the last successor has learned that it is the head. If rejoin is set, a new candidate joins for each that has
+// left.
 func (q *queue) replaceHeads(ctx context.Context, n int, rejoin bool) (time.Duration, error) {
 	size, session := len(q.sessionOf), q.sessionOf[q.head]
 	if err := q.contestant.leaveNext(n - 1); err != nil {
@@ -211,7 +211,7 @@ func (q *queue) replaceHeads(ctx context.Context, n int, rejoin bool) (time.Dura
 	if d.err != nil {
 		return 0, d.err
 	}
-	// A candidate that leaves may report its acquisition after its successor.
+	// Sort by time, because a candidate may report its acquisition later than its successor.
 	slices.SortFunc(heads, func(a, b acquisition) int { return cmp.Compare(a.at, b.at) })
 	for _, a := range heads[:n-1] {
 		delete(q.sessionOf, a.candidate)

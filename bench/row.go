@@ -159,7 +159,7 @@ func (r *row) verdict() string {
 	}
 	tolerance := 0.005
 	if !r.isRelative() {
-		tolerance = 0.05 // the part of a cost that may belong to sessions or to incomplete rounds
+		tolerance = 0.05 // requests that belong to no round, for example those of sessions, may add this much to a cost
 	}
 	sign, met := "≤", value <= r.Goal.Limit+tolerance
 	if r.Unit == unitRate {

@@ -49,7 +49,7 @@ func TestMeasureAll_MeasuresEveryRow(t *testing.T) {
 		if strings.HasPrefix(r.Name, "counter") || strings.HasPrefix(r.Name, "queue") || strings.HasPrefix(r.Name, "cache") {
 			expected = expected[:2]
 		}
-		if r.Name != "second join" { // zk.Lock does not report when it is in line
+		if r.Name != "second join" { // zk.Lock does not report when it knows its position
 			require.Empty(t, r.Missing, r.Name)
 		}
 		require.Len(t, r.Values, len(expected), r.Name)

@@ -8,9 +8,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The verified baselines show how much of the difference between this library and the baseline is due to requests
-// without which no program can safely determine a leader or a holder, and not to the code of this library. Like the
-// baseline, the verified baselines use no contexts and no goroutines, and do not check replies.
+// The verified baselines also send the requests without which no program can safely determine a leader or a holder.
+// So they show how much of the difference between this library and the baseline is due to these requests, and not
+// to the code of this library. Like the baseline, they use no contexts and no goroutines, and do not check replies.
 const (
 	// verifiedName is the loop that lists the queue after its predecessor has left. Without this request, two
 	// sessions can lead or hold the lock at the same time: a predecessor that gave up, or whose session expired, may
@@ -25,7 +25,8 @@ func newVerifiedBaseline(name, addr string, timeout time.Duration) *localContest
 	l := newLocal(name, addr, timeout, implementation{
 		newEntry: func(r recipe, conn *zk.Conn, dir string) (entry, error) {
 			if r == election {
-				// The constructor of a candidate reports an election that does not exist.
+				// Return an error for an election that does not exist, as the constructor of a candidate of this
+				// library does.
 				if found, _, err := conn.Exists(dir); err != nil || !found {
 					return nil, fmt.Errorf("read %s: found: %t: %w", dir, found, err)
 				}

@@ -66,7 +66,7 @@ func startLeader(t testing.TB, conn *client, node string, opts ...leaderelection
 	return c, c.requireLeader(t)
 }
 
-// startFollower starts a candidate that must follow the candidate ahead.
+// startFollower starts a candidate, and requires that it follows the candidate ahead.
 func startFollower(t testing.TB, conn *client, node string, ahead *candidate, opts ...leaderelection.Option) *candidate {
 	t.Helper()
 	c := startCandidate(t, conn, node, opts...)

@@ -86,8 +86,8 @@ func chooseServer(t *testing.T, ens *ensemble.Ensemble, leader bool) (server int
 	return server, others
 }
 
-// createVisibleNode creates an election node by one client, and waits until another client finds it. The
-// server of the other client may have been stopped in the previous test.
+// createVisibleNode creates an election node by one client, and waits until another client finds it: the server of
+// the other client may still lag behind, because the previous test has stopped it.
 func createVisibleNode(t *testing.T, by, other *client) string {
 	t.Helper()
 	node := createElectionNode(t, by)

@@ -164,8 +164,8 @@ func newQueue(t *testing.T, conn *zk.Conn, path string, options []recipes.Option
 	return q
 }
 
-// itemsPath is the path of the items of a queue, for tests of its other znodes. Only participants of the queue
-// may change the items if options contain an ACL.
+// itemsPath returns the path of the items in tests of the other znodes of a queue. It depends on the number of
+// options, so that a queue with an ACL does not use items that a queue without an ACL has created.
 func itemsPath(options []recipes.Option) string { return fmt.Sprint("/app/items", len(options)) }
 
 // ignoreError returns nil if err wraps expected, and err otherwise.
@@ -220,8 +220,8 @@ func TestWithStrictACL_RejectsNodesOpenToOthers(t *testing.T) {
 			if name != "mutex" {
 				return
 			}
-			// Delete the node, and create it again with permissions for everyone. The recipe must read the new
-			// ACL.
+			// Let the recipe create its node. If the node is deleted and created again with permissions for
+			// everyone, the recipe must read the new ACL.
 			require.NoError(t, use(t, conn, "/app/own", protected, recipes.WithStrictACL()))
 			require.NoError(t, conn.Delete("/app/own", -1))
 			_, err = conn.Create("/app/own", nil, 0, zk.WorldACL(zk.PermAll))

@@ -155,7 +155,7 @@ func (s *settings) addFileToError(err error) error {
 // for --config.
 func (s *settings) warnOfVariables() {
 	s.keys.VisitAll(func(f *pflag.Flag) {
-		if !f.Changed || f.Name == keyCommand { // no variable sets the program
+		if !f.Changed || f.Name == keyCommand { // skip the program, which no variable sets
 			return
 		}
 		value := f.Value.String()
@@ -200,7 +200,7 @@ func (a *migrationFlags) openRun(s *settings) (backend, error) {
 		first.close()
 		return backend{}, a.second.addFileToError(err)
 	}
-	if a.second.alsoFile != "" { // without a separate file, monitoring s covers the files of the second backend
+	if a.second.alsoFile != "" { // otherwise monitoring s covers the files of the second backend as well
 		stop, closeBackend := a.second.monitorFiles(), second.close
 		second.close = func() {
 			stop()
@@ -252,8 +252,8 @@ func (a *migrationFlags) combineBackends(s *settings, first, second backend) bac
 		return errors.Join(errs...)
 	}
 	b.newCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
-		// To stop, a program may use the rest of its lease, and then --lost-grace, which is at most a part of the
-		// session timeout: timeout/leaseMargin. The grace covers both.
+		// A program that must stop may use the time until its lease expires, and then --lost-grace, which is at
+		// most timeout/leaseMargin. The grace covers both.
 		timeout := max(first.timeout(s), second.timeout(a.second))
 		grace := timeout + timeout/leaseMargin
 		if second.start != nil {

@@ -24,8 +24,8 @@ type backend struct {
 	// close releases the resources of the backend. It returns within seconds.
 	close func()
 
-	// start starts what each instance of the command run must provide to other instances, such as a peer, even if the
-	// instance does not join the election yet, as with --also. It is optional.
+	// start, which is optional, starts what each instance of the command run must provide to other instances, such
+	// as a peer of a Raft log. With --also, other instances need it even before this instance joins the election.
 	start func() error
 	// newCandidate creates a candidate. It waits for the backend until ctx is done. Only backends that openRun has
 	// returned have this function.
@@ -219,7 +219,7 @@ func (s *settings) openRun() (backend, error) {
 	return backendKinds[s.backend].open(s)
 }
 
-// openFor opens the backend for a command that requirements contains.
+// openFor opens the backend for a command, which must be a key of the map requirements.
 func (s *settings) openFor(command string) (backend, error) {
 	if err := s.requireSupport(command); err != nil {
 		return backend{}, err

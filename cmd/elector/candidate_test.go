@@ -35,6 +35,6 @@ func TestStreamLeaders_SendsEachChangeOnce(t *testing.T) {
 	})
 	<-stream
 	cancel()
-	for range stream { // the channel must be closed
+	for range stream { // the loop ends only if the channel is closed
 	}
 }

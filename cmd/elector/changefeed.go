@@ -24,7 +24,7 @@ func init() {
 		functions:      (*changefeedBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.changefeed.register(flags) },
 		servers:        func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
-		electionKeys:   func(s *settings) []string { return s.electionKeysAt([]string{s.changefeed.store}) }, // checkDifferentElections finds out if two addresses refer to the same store
+		electionKeys:   func(s *settings) []string { return s.electionKeysAt([]string{s.changefeed.store}) }, // checkDifferentElections recognizes a store that has two addresses
 		check:          checkChangefeed,
 		open:           openChangefeed,
 		sessionTimeout: (*settings).requestedTimeout,
@@ -66,7 +66,7 @@ func checkChangefeed(s *settings) error {
 }
 
 func (s *settings) storeConfig() (c storeurl.Config, err error) {
-	// Only the drivers of these stores tell the TLS configuration to which server they connect.
+	// Only the drivers of the stores in this list tell the TLS configuration to which server they connect.
 	scheme, _, _ := strings.Cut(s.changefeed.store, ":")
 	perServer := slices.Contains([]string{"mariadb", "mysql", "postgres", "postgresql", "redis", "rediss"}, scheme)
 	tls, err := s.tls.clientConfig(false, !perServer)
@@ -203,15 +203,16 @@ func (c *changefeedBackend) options(ctx context.Context, more ...changefeed.Opti
 	lease := c.settings.sessionTimeout
 	return append([]changefeed.Option{
 		changefeed.WithContext(ctx), changefeed.WithID(c.settings.instanceID),
-		// With the default timeouts, a lease lasts 7/4 of the heartbeat interval.
+		// Keep the proportion of the default timeouts, in which a lease lasts 7/4 of the heartbeat interval.
 		changefeed.WithHeartbeat(lease * 4 / 7),
-		// In the rest of the lease, --lost-grace lets the program and the commands stop.
+		// The leadership ends lease/stopGuard before the lease. In this time, --lost-grace lets the program and the
+		// commands stop.
 		changefeed.WithStopGuard(lease / stopGuard),
 		changefeed.WithLogger(c.settings.electionLog()),
 	}, more...)
 }
 
-// newCandidate waits for the store until ctx is done.
+// newCandidate returns a candidate as soon as the store is available. It waits for the store until ctx is done.
 func (c *changefeedBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
 	transient := func(err error) bool {
 		return !errors.Is(err, changefeed.ErrUnsuitable) && !errors.Is(err, leaderelection.ErrInvalid) &&

@@ -227,7 +227,7 @@ func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
 	}, more...)
 }
 
-// newCandidate waits for etcd until ctx is done, and returns a candidate.
+// newCandidate returns a candidate as soon as etcd is available. It waits for etcd until ctx is done.
 func (e *etcdBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
 	client, err := e.client()
 	if err != nil {

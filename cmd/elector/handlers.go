@@ -148,7 +148,7 @@ func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership
 	if err := r.runScript(ctx, "end", r.endCommand, nil, r.handlerEnvironment(role, leader, l, nil)); err != nil {
 		return err
 	}
-	if _, exited := r.program.exitCode(); !exited { // if the program has exited, this process exits as well
+	if _, exited := r.program.exitCode(); !exited { // otherwise this process exits, and does not follow again
 		r.follower.endLeadership()
 	}
 	return nil

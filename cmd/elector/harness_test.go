@@ -196,7 +196,8 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		_ = p.cmd.Process.Kill() // ignore the error, because the process has usually exited
 		_ = p.cmd.Wait()
-		// Wait for the end of both pipes, which remain open as long as a process uses them that was not stopped.
+		// Wait for the end of both pipes: they remain open if a process that should have been stopped still uses
+		// them.
 		p.output.WaitForEnd(t, patience)
 		p.log.WaitForEnd(t, patience)
 		if t.Failed() {

@@ -61,8 +61,8 @@ func hostName(address string) string {
 }
 
 // checkedHosts returns the names that clients of --listen may use in the Host header: the host of --listen, and the
-// names of --listen-hosts. If check is false, clients may use every name. That is so without --listen-hosts if other
-// machines can connect, because this machine does not know by which names they address it.
+// names of --listen-hosts. check is false, so that clients may use every name, if --listen-hosts is not set and
+// other machines can connect: this machine does not know by which names they address it.
 func checkedHosts(listen string, loopback bool, given []string) (names []string, check bool) {
 	return append([]string{hostName(listen)}, given...), loopback || len(given) > 0
 }

@@ -87,7 +87,7 @@ func newMetrics(election string, stopping <-chan struct{}, leads, programRuns fu
 	return m
 }
 
-// setState sets the metric of the state to the state in a report.
+// setState sets the metric of the Elector's state to the state in the report r.
 func (m *metrics) setState(r elector.Report) {
 	for _, s := range []elector.State{elector.StateNotLeader, elector.StateLeader, elector.StateError} {
 		m.state.WithLabelValues(string(s)).Set(0)

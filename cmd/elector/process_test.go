@@ -33,7 +33,7 @@ const (
 	orphaning = `for i in 1 2 3 4 5; do (sleep 0.01 &); done; ` + obedient
 )
 
-// processEvent tests one row of the table of events in docs/elector.md.
+// processEvent describes the test of one row of the table of events in docs/elector.md.
 type processEvent struct {
 	program string              // empty if there is only a begin command
 	prepare func(cmd *exec.Cmd) // changes the elector's command before the start; may be nil

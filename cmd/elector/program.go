@@ -19,7 +19,7 @@ type program struct {
 	code     *int             // the exit code, if the program has exited by itself during a leadership
 }
 
-// startProcess starts the program, and sends it the signals that this process has received meanwhile.
+// startProcess starts the program, and sends it the signals that this process has received during the start.
 func (p *program) startProcess(c child.Command) (*child.Process, error) {
 	p.mu.Lock()
 	p.starting = true

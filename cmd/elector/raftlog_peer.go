@@ -81,7 +81,8 @@ func (p *raftlogPeer) start() error {
 	return err
 }
 
-// newCandidate waits for a majority of the peers until ctx is done.
+// newCandidate returns a candidate as soon as a majority of the peers is available. It waits for them until ctx is
+// done.
 func (p *raftlogPeer) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
 	node, err := p.openNode()
 	if err != nil {
@@ -92,7 +93,8 @@ func (p *raftlogPeer) newCandidate(ctx context.Context) (leaderelection.Candidat
 	}
 	return raftlog.NewElection(node, p.settings.election,
 		raftlog.WithName(p.settings.instanceID), raftlog.WithValue(p.settings.value),
-		// In the rest of the lease, --lost-grace lets the program and the commands stop.
+		// The leadership ends sessionTimeout/stopGuard before the lease. In this time, --lost-grace lets the
+		// program and the commands stop.
 		raftlog.WithStopGuard(p.settings.sessionTimeout/stopGuard))
 }
 

@@ -2,9 +2,9 @@ package main
 
 import "time"
 
-// succession determines when the leader that observe receives became the leader.
+// succession determines when each observed leader became the leader.
 type succession struct {
-	observed bool  // whether the leader was observed without an interruption before
+	observed bool  // whether the leader was observed since the last interruption
 	token    int64 // the token of the last observed leader, or 0 without a leader
 	since    time.Time
 }

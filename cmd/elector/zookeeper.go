@@ -202,7 +202,7 @@ func (z *zooKeeperBackend) options(more ...leaderelection.Option) []leaderelecti
 	return slices.Concat(options, more)
 }
 
-// newCandidate waits for ZooKeeper until ctx is done.
+// newCandidate returns a candidate as soon as ZooKeeper is available. It waits for ZooKeeper until ctx is done.
 func (z *zooKeeperBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
 	transient := func(err error) bool { return errors.Is(err, leaderelection.ErrUnreachable) }
 	return z.settings.retryCandidate(ctx, "zookeeper does not answer", transient, func() (leaderelection.Candidate, error) {

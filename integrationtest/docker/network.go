@@ -42,7 +42,7 @@ func (b *servers) createNetwork(ctx context.Context, options ...tcnetwork.Networ
 // temporary network, whose range Docker chooses. The network is internal, so that Docker does not publish the client
 // ports through it: clients must reach a server even if it is cut off from the other servers.
 func (b *servers) createQuorumNetwork(ctx context.Context) error {
-	const attempts = 5 // another process may take the range between the two steps
+	const attempts = 5 // retry, because another process may take the range between the two steps
 	var errs []error
 	for range attempts {
 		subnet, err := b.findFreeSubnet(ctx)

@@ -199,7 +199,7 @@ func (r *sharedResource) acquire(name, kind string) {
 	r.block(name, kind)
 }
 
-// changeKind records that a participant now holds the resource with another kind.
+// changeKind records that a holder changes its kind, for instance from write to read after a downgrade.
 func (r *sharedResource) changeKind(name, kind string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

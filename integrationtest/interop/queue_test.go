@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
 )
 
-// forEachPeerQueue runs a test for each peer, with a queue in the layout of the peer, and with a resource of the monitor at
+// forEachPeerQueue runs f for each peer. q is a queue in the layout of the peer, and r a resource of the monitor at
 // which the consumers of the peer wait.
 func forEachPeerQueue(t *testing.T, f func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue)) {
 	for _, p := range []*peer{kazoo, curator} {

@@ -147,7 +147,8 @@ func (s *apiServer) config() *rest.Config { return clientConfig(s.addr(), adminT
 func clientConfig(addr, token string) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + addr, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		QPS: -1, Proxy: http.ProxyFromEnvironment, // with a proxy function, clients do not share a transport
+		// Set the default proxy explicitly: client-go shares the transport of configs without a Proxy function.
+		QPS: -1, Proxy: http.ProxyFromEnvironment,
 	}
 }
 

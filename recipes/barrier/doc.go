@@ -4,12 +4,11 @@
 //
 // # Guarantees
 //
-// Wait returns nil only if the barrier did not exist at some time after the call. A round
-// of a Double has exactly n participants. One transaction records them and checks that each
-// of them still waits at the barrier, so a client that is not recorded does not enter,
-// however late, slow or partitioned it is. Leave returns nil only when every participant of
-// the round has left or its session has ended. Rounds are numbered, and one Double can be
-// used for any number of rounds.
+// Wait returns nil only if the barrier did not exist at some time after the call. A round of a Double has exactly n
+// participants. One transaction records them and checks that each of them still waits at the barrier, so a client
+// that is not recorded does not enter, even if it is slow or was partitioned. Leave returns nil only when every
+// participant of the round has left or its session has ended. Rounds are numbered, and one Double can be used for
+// any number of rounds.
 //
 // # Limits
 //

@@ -26,8 +26,8 @@ import (
 type Double struct {
 	setup *recipe.Setup
 	n     int
-	// choice selects the participant that awaitEnd watches. It is random, so that the departure of one
-	// participant does not wake all others.
+	// choice selects the participant that awaitEnd watches. Each Double chooses it at random, so that the departure
+	// of one participant does not wake all others.
 	choice int
 }
 
@@ -54,7 +54,7 @@ func NewDouble(conn *zk.Conn, path string, n int, opts ...Option) (*Double, erro
 func mostParticipants(path string) int {
 	const (
 		maxRequest   = 1<<20 - 1 // the default limit of a server, jute.maxbuffer
-		rest         = 4 << 10   // the bytes that the other operations of the transaction need
+		rest         = 4 << 10   // the bytes that the transaction needs besides the checks of the participants
 		longestName  = 19 + 1 + 26
 		checkRequest = 9 + 4 + 4 // the header, the length of the path and the version of one check
 	)
@@ -130,8 +130,8 @@ func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round
 		return nil, err
 	}
 	node, err := ephemeral.Create(ctx, d.setup, path.Join(d.setup.Path, participantName(current.arrivals)), nil, func(*ephemeral.TakenError) error {
-		// The name of the znode is unique, so an earlier session of this client has created the
-		// znode.
+		// The znode exists and belongs to another session. Because its name is unique, an earlier session of this
+		// client has created it.
 		return connection.ErrSessionExpired
 	})
 	if err != nil {

@@ -177,7 +177,7 @@ func TestEnter_LeavesNoZnodeIfContextIsDone(t *testing.T) {
 }
 
 // TestDouble_LateParticipantDoesNotBeginRoundAgain checks that a round that has begun, or is over, does not begin
-// again when a participant tries late to begin it.
+// again when a participant that does not know this yet tries to begin it.
 func TestDouble_LateParticipantDoesNotBeginRoundAgain(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := newDouble(w, w.Connect(), 1)
@@ -277,7 +277,7 @@ func TestDouble_CountsParticipantOnceAfterLeaseExpiry(t *testing.T) {
 		synctest.Wait()
 		session := conn.SessionID()
 		hook := w.Server.Before(zktest.Match{Op: zktest.OpDelete, Session: session}, zktest.Cut)
-		w.Server.Blackhole(zktest.ToClient, session) // let the session live, because the server still receives requests
+		w.Server.Blackhole(zktest.ToClient, session) // discard only packets to the client, so that its session lives
 		time.Sleep(10 * timeout)
 		w.Server.Heal(session)
 		time.Sleep(time.Minute)
@@ -449,8 +449,8 @@ func TestDouble_AccumulatesNoWatches(t *testing.T) {
 	})
 }
 
-// TestEnter_DoesNotRelyOnLostWatch checks that Enter does not rely on a watch that an earlier call has left in the
-// pool, and that the client library has not set again after a reconnect.
+// TestEnter_DoesNotRelyOnLostWatch checks that Enter does not rely on a watch that an earlier call has set on the
+// same connection, and that the client library has not set again after a reconnect.
 // Scenario 27 of docs/traps.md.
 func TestEnter_DoesNotRelyOnLostWatch(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {

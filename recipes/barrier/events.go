@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// observe emits an event for the begin of a wait. It returns a function that emits an event for the end of the
-// wait, and, unless r is nil, another event when the participant leaves the round r. r is nil for a Barrier, and
-// after an error.
+// observe emits an event for the begin of a wait. The returned function emits an event for the end of the wait and,
+// if r is not nil, another event when the participant leaves the round r. r is nil for a Barrier, and after an
+// error.
 func observe(s *recipe.Setup) (passed func(r *Round, err error)) {
 	if s.Events == nil {
 		return func(*Round, error) {}

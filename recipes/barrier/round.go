@@ -28,7 +28,7 @@ func (r *Round) Leave(ctx context.Context) error {
 }
 
 func (r *Round) leave(ctx context.Context) error {
-	// Do not use ctx to remove the znode: it may be the context of the round, which ends now.
+	// Remove the znode even if ctx ends: ctx may be the context of the round, which ends now.
 	removing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit.Confirm, limit.ErrConfirm)
 	defer cancel()
 	err := r.node.Remove(removing, recipes.ErrReleased)
@@ -95,8 +95,8 @@ func (d *Double) watchParticipant(ctx context.Context, sub *connection.Subscript
 	}
 }
 
-// endRound ends a round. It also returns nil if another client has ended the round, so that the caller must read
-// the state of the barrier again.
+// endRound ends a round. It returns nil also if another client was faster, so the caller must read the state of the
+// barrier again afterwards.
 func (d *Double) endRound(ctx context.Context, number int64) error {
 	current, err := d.currentRound(ctx)
 	if err != nil || current.number != number {
@@ -119,8 +119,8 @@ func (d *Double) endRound(ctx context.Context, number int64) error {
 type roundState struct {
 	number  int64
 	version int32 // the version of the data of the barrier's znode
-	// arrivals is the zxid of the last change of the children. This zxid increases with each participant that
-	// joins.
+	// arrivals is the zxid of the last change of the children, which increases with each participant that joins.
+	// The name of the znode of the next participant begins with it.
 	arrivals int64
 }
 

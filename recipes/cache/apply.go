@@ -18,8 +18,8 @@ func (u *updater) handleReply(f *fetch) {
 	}
 	u.inFlight--
 	n, p := f.node, f.node.part(f.kind)
-	// Handle the events of the previous watch and of the watch of this reply now, while inFlight is set. The
-	// events may be older than the reply, so they must only cause another read of the part.
+	// Handle events of the watches of this part now, while inFlight is set: handleEvent then only causes another
+	// read, and does not remove the znode. The events may be older than this reply.
 	u.pollPart(p)
 	if f.watch != nil {
 		u.setWatch(p, f)
@@ -82,8 +82,8 @@ func (n *node) retryTooLarge() {
 	n.tooLargePzxid = 0
 }
 
-// recordRead records that the data of n was read in the current epoch, and queues reads of the children, which had to
-// wait for this. It does nothing if the request f belongs to an earlier epoch.
+// recordRead records that the data of n was read in the current epoch, and queues reads of the children, which had
+// to wait for this. It does nothing if the connection has broken since the request f was sent.
 func (u *updater) recordRead(n *node, f *fetch) {
 	if f.epoch != u.epoch || n.data.epoch == u.epoch {
 		return
@@ -94,7 +94,7 @@ func (u *updater) recordRead(n *node, f *fetch) {
 	}
 }
 
-// applyData applies the reply to a read of the data.
+// applyData applies f, the reply to a read of the data of n, to the tree.
 func (u *updater) applyData(n *node, f *fetch) {
 	switch {
 	case errors.Is(f.err, zk.ErrNoNode):
@@ -165,10 +165,10 @@ func (u *updater) filterChildren(f *fetch) {
 	}
 }
 
-// applyAbsence applies a reply that shows that n does not exist.
+// applyAbsence applies f, a reply that shows that the znode of n does not exist, to the tree.
 func (u *updater) applyAbsence(n *node, f *fetch) {
 	if n.parent != nil && n.listedAt > f.sent {
-		n.data.dirty = true // a listing that arrived in the meantime contains n, so read n again
+		n.data.dirty = true // a listing that was applied since the request was sent contains n, so read n again
 		return
 	}
 	u.removeNode(n)
@@ -262,8 +262,9 @@ func (u *updater) readAgain(n *node) {
 	u.enqueue(n, dataPart)
 }
 
-// applyDeferred applies the deferred replies of the children of n, after a request that was sent at the time
-// sent has shown that n is the znode in the tree. Replies that were deferred after that time remain deferred.
+// applyDeferred applies the deferred replies of the children of n. It is called when a request that was sent at the
+// time sent has shown that the tree contains the current znode of n. Replies that were deferred after that time
+// remain deferred.
 func (u *updater) applyDeferred(n *node, sent uint64) {
 	children := n.deferredChildren
 	n.deferredChildren = nil
@@ -301,9 +302,9 @@ func (u *updater) setNewValue(n *node, z Znode) {
 	}
 }
 
-// replaceValue replaces the value of n by a newer state of the same znode, and adds a Changed event if the reader
-// must learn of the change. If a Sync waits for n, and the list of children was too large and has changed, the
-// updater reads the list again.
+// replaceValue replaces the value of n by a newer state of the same znode, and adds a Changed event if the data was
+// written or Znode.Err has changed. If a Sync waits for n, and the list of children was too large and has changed,
+// the updater reads the list again.
 func (u *updater) replaceValue(n *node, z Znode) {
 	old := n.value
 	z.Err = n.err()
@@ -328,12 +329,12 @@ func copyChildrenStat(to, from *zk.Stat) {
 	to.Pzxid, to.Cversion, to.NumChildren = from.Pzxid, from.Cversion, from.NumChildren
 }
 
-// applyList applies the reply to a listing of the children of n.
+// applyList applies f, the reply to a listing of the children of n, to the tree.
 func (u *updater) applyList(n *node, f *fetch) {
 	p := &n.list
 	switch {
 	case n.value == nil:
-		return // n was deleted, or its data was not read yet, after which the list is read
+		return // n was deleted, or its data was not read yet; setNewValue queues another read of the list
 	case errors.Is(f.err, zk.ErrNoNode), f.err == nil && f.stat.Czxid != n.value.Stat.Czxid:
 		// The list belongs to another znode than the one in the tree, so read the data and the list
 		// again.
@@ -359,8 +360,8 @@ func (u *updater) applyList(n *node, f *fetch) {
 	now := u.nextTick()
 	for _, name := range f.children {
 		if c := n.children[name]; c != nil {
-			// If the deletion of a child was received before the list, the deletion concerns an earlier znode
-			// than that in the list. Handle it first.
+			// If the deletion of a child was received before the list, the deletion concerns an earlier znode than
+			// the one in the list. Handle it first, so that it does not remove the new child.
 			u.pollPart(&c.data)
 		}
 		c := n.children[name]
@@ -372,7 +373,8 @@ func (u *updater) applyList(n *node, f *fetch) {
 		}
 		c.listedAt = now
 		if changed && c.value != nil && c.value.Err != nil {
-			// Servers send no events of a znode that the client may not read, so read its Stat again.
+			// c could not be read. If the client is not permitted to read c, servers send no events of c, so read
+			// its Stat again when the list has changed.
 			c.data.dirty = true
 		}
 		u.enqueue(c, dataPart)

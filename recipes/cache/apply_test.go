@@ -76,8 +76,8 @@ func (m *manualUpdater) start(path string, op fetchOp) *fetch {
 	return f
 }
 
-// complete sets the reply of a request, and the watch that the request has set or has found in the
-// pool.
+// complete sets the reply of a request, and the watch that the request has set, or that an earlier request has set
+// and that has not fired.
 func (m *manualUpdater) complete(f *fetch, czxid, mzxid, pzxid int64, children ...string) *fetch {
 	f.stat, f.children, f.exists = &zk.Stat{Czxid: czxid, Mzxid: mzxid, Pzxid: pzxid}, children, true
 	key := map[partKind]string{dataPart: "data ", listPart: "list "}[f.kind] + f.node.path
@@ -275,7 +275,8 @@ func TestUpdater_DefersChildUntilParentIsRead(t *testing.T) {
 			data := m.start("/a", fetchData)
 			m.read("/a/b", fetchData, 4, 4, 4)
 			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
-			m.u.handleReply(m.complete(data, 1, 3, 4)) // sent before the reply for the child, so it must not confirm the child
+			// This request was sent before the reply for the child arrived, so it must not confirm the child.
+			m.u.handleReply(m.complete(data, 1, 3, 4))
 			m.requireEvents("changed /a=")
 			m.requireQueued("/a")
 			m.read("/a", fetchData, 1, 3, 4)

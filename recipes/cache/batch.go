@@ -9,10 +9,10 @@ import (
 // maxBatch is the maximum number of events in a batch.
 const maxBatch = 10_000
 
-// Batches returns an iterator over the events, several at a time: a batch ends when no event has followed for the
-// given time, or when it began ten times as long ago, or has 10,000 events. It is for programs that compute something
-// expensive from all znodes, which often change together. Events of the same znode are not combined. The
-// program must not receive from [Cache.Events] as well.
+// Batches returns an iterator over the events, several at a time. A batch ends when no event has followed for the
+// duration quiet, when ten times this duration has passed since its first event, or when it has 10,000 events.
+// Batches is for programs that compute something expensive from all znodes, which often change together. Events of
+// the same znode are not combined. The program must not receive from [Cache.Events] as well.
 //
 // The iteration ends after the events that were received before ctx was done or the cache ended; see [Cache.Err].
 func (c *Cache) Batches(ctx context.Context, quiet time.Duration) iter.Seq[[]Event] {
@@ -28,7 +28,7 @@ func (c *Cache) Batches(ctx context.Context, quiet time.Duration) iter.Seq[[]Eve
 
 // batch receives the events of one batch. more is false if ctx is done or the cache has ended.
 func (c *Cache) batch(ctx context.Context, quiet time.Duration) (batch []Event, more bool) {
-	var pause, limit <-chan time.Time // both are nil before the first event
+	var pause, limit <-chan time.Time // timers; both are nil before the first event of the batch
 	for len(batch) < maxBatch {
 		select {
 		case e, open := <-c.events:

@@ -16,9 +16,9 @@ type Cache struct {
 	conn      *zk.Conn
 	path      string
 	events    chan Event
-	filled    chan struct{} // closed when all znodes were read for the first time
+	filled    chan struct{} // closed when all znodes were read for the first time after New
 	done      chan struct{} // closed when the updater has ended
-	closing   chan struct{} // Close closes this channel
+	closing   chan struct{} // closed by Close, which makes the updater end
 	closeOnce sync.Once
 	syncCalls *mailbox[*syncCall]
 }
@@ -53,10 +53,9 @@ func newCache(conn *zk.Conn, path string, scope Scope, opts []Option) (*updater,
 	return newUpdater(c, s, options, scope), nil
 }
 
-// Events returns the channel of changes, starting with a Created event for each znode that
-// was found first. The program does not have to receive them: events are held in a bounded
-// queue, in which a later change of a znode replaces an earlier one. The channel is closed
-// when the cache ends, and pending events are dropped.
+// Events returns the channel of changes, starting with a Created event for each znode that the cache finds while it
+// is filled. The program does not have to receive them: events are held in a bounded queue, in which a later change
+// of a znode replaces an earlier one. The channel is closed when the cache ends, and pending events are dropped.
 func (c *Cache) Events() <-chan Event { return c.events }
 
 // Filled returns a channel that is closed when all existing znodes have been read once,
@@ -76,10 +75,9 @@ func (c *Cache) Close() error {
 	return nil
 }
 
-// Sync blocks until the cache contains everything that ZooKeeper had committed when Sync
-// was called, also while ZooKeeper does not answer. It retries reads of znodes whose Err is
-// a permission error. It returns the context's cause if the context is done first, and the
-// error of the cache if the cache has ended.
+// Sync blocks until the cache contains everything that ZooKeeper had committed when Sync was called, and continues
+// to wait while ZooKeeper does not answer. It retries reads of znodes whose Err is a permission error. It returns
+// the context's cause if the context is done first, and the error of the cache if the cache has ended.
 func (c *Cache) Sync(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if err == nil {

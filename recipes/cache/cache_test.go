@@ -172,8 +172,8 @@ func TestCache_ReportsZnodeWithoutReadPermission(t *testing.T) {
 		createWith(h, "/a/secret", "4")
 		require.Equal(h, []string{"deleted /a/secret", "created /a/secret=4"}, r.takeEvents())
 
-		// Permit the client to read a znode. This causes no event, so only Sync reads the znode
-		// again.
+		// Create a znode that the client may not read, and then permit the client to read it. The permission causes
+		// no event, so only Sync reads the znode again.
 		_, err = h.Operator.Create("/a/late", []byte("5"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
 		require.NoError(h, err)
 		createWith(h, "/a/late/below", "6")

@@ -3,10 +3,9 @@ package cache
 // eventQueue contains the events that the reader has not received yet: for each path, the
 // difference between the state that was reported last and the current state.
 //
-// Events keep their order. For each path there are at most two events: the deletion, and after it
-// the current state. So the queue has at most as many events as there are znodes that the reader
-// knows, and znodes in the tree. If a znode was created and deleted before the reader has received
-// an event, both events are removed.
+// Events keep their order. For each path there are at most two events: the deletion, and after it the current
+// state. So the number of events is at most the number of znodes that the reader knows plus the number of znodes in
+// the tree. If a znode was created and deleted before the reader has received an event, both events are removed.
 type eventQueue struct {
 	head, tail *queuedEvent
 	paths      map[string]pathEvents
@@ -54,7 +53,7 @@ func (q *eventQueue) replaceState(z *Znode) {
 
 func (q *eventQueue) addDeleted(old *Znode) {
 	p := q.paths[old.Path]
-	isKnown := true // reports that the reader knows the znode
+	isKnown := true // whether the reader has received an event of the znode; otherwise it needs no Deleted event
 	if p.state != nil {
 		q.remove(p.state)
 		if p.state.kind == Created {

@@ -15,7 +15,7 @@ import (
 
 // A program reads its settings from memory at any time, and is notified when they change.
 func Example() {
-	srv, err := zktest.NewServer() // a program connects to its ensemble instead
+	srv, err := zktest.NewServer() // a test server; your program connects to its own ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func Example() {
 
 // In this example, a cache decodes znodes whose data is JSON.
 func ExampleOf() {
-	srv, err := zktest.NewServer() // a program connects to its ensemble instead
+	srv, err := zktest.NewServer() // a test server; your program connects to its own ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// fetchQueue contains the parts of znodes that must be read, the next one first.
+// fetchQueue contains the parts of znodes (data, or list of children) that must be read, the next one first.
 type fetchQueue struct {
 	items []nodePart
 	head  int
 }
 
-// nodePart identifies a part of a node.
+// nodePart identifies the data of a node, or the list of its children.
 type nodePart struct {
 	node *node
 	kind partKind
@@ -32,8 +32,8 @@ func (q *fetchQueue) popPart() nodePart {
 	return p
 }
 
-// enqueue adds a part of n to a queue if the part is dirty and can be read now. The list of children can be read
-// only after the data.
+// enqueue adds a part of n, its data or the list of its children, to a queue if the part is dirty and can be read
+// now. The list can be read only after the data.
 func (u *updater) enqueue(n *node, kind partKind) {
 	p := n.part(kind)
 	if n.removed || !p.dirty || p.queued || p.inFlight {
@@ -85,7 +85,7 @@ func (u *updater) sendRequests() {
 // more.
 func (u *updater) startFetch(np nodePart) {
 	n, p := np.node, np.node.part(np.kind)
-	u.pollPart(p) // poll before queued is reset, so that the part is not added to the queue again
+	u.pollPart(p) // handle the event of the watch while queued is set, so that it does not queue the part again
 	p.queued = false
 	if n.removed || !p.dirty {
 		return
@@ -138,7 +138,7 @@ type fetch struct {
 	op       fetchOp
 	watching bool // reports that the request sets a watch
 	epoch    uint64
-	// connEpoch is the epoch of the connection before the request.
+	// connEpoch is the number of the connection (connection.State.Epoch) before the request.
 	connEpoch uint64
 	sent      uint64 // the time at which the request was sent, by updater.clock
 
@@ -147,7 +147,7 @@ type fetch struct {
 	stat     *zk.Stat
 	exists   bool
 	watch    *watch.Watch
-	session  int64 // the session when the reply arrived
+	session  int64 // the session that the client had when the reply arrived
 	err      error
 }
 

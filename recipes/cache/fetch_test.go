@@ -194,7 +194,8 @@ func TestCache_ReportsTooMuchData(t *testing.T) {
 		set(h, "/a/b", "small")
 		require.Equal(h, []string{"changed /a/b=small"}, r.takeEvents())
 
-		// Start a new session, which may break the connection once at most.
+		// Make the data too large again, and then start a new session, in which the cache may break the connection
+		// once at most.
 		set(h, "/a/b", strings.Repeat("x", 100<<10))
 		time.Sleep(10 * time.Second)
 		require.True(h, c.Fresh())
@@ -258,9 +259,9 @@ func TestCache_ReportsNoErrTooLargeForSilentServer(t *testing.T) {
 	})
 }
 
-// TestCache_UpdatesTreeBesideUnreadableZnodes checks that the rest of the tree stays current while some znodes
-// cannot be read, for various reasons, and that the cache reads these znodes again when they have become readable,
-// although no event reports it.
+// TestCache_UpdatesTreeBesideUnreadableZnodes checks that the other znodes of the tree stay current while some
+// znodes cannot be read, for various reasons, and that the cache reads these znodes again when they have become
+// readable, although no event reports it.
 func TestCache_UpdatesTreeBesideUnreadableZnodes(t *testing.T) {
 	refuse := func(code error, ops ...zktest.Op) func(h *bubble.Test) func() {
 		return func(h *bubble.Test) func() {

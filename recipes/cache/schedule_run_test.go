@@ -111,7 +111,7 @@ func (x *scheduleRun) writeRandomly(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		path, action, depth := top, r.IntN(10), r.IntN(5)
 		if action >= 7 && r.IntN(4) > 0 {
-			depth = max(depth, 1) // the znode at top is deleted rarely
+			depth = max(depth, 1) // delete the znode at top only rarely
 		}
 		for ; depth > 0; depth-- {
 			path += "/" + string(rune('a'+r.IntN(3)))
@@ -129,7 +129,8 @@ func (x *scheduleRun) writeRandomly(ctx context.Context, r *rand.Rand) {
 		case action < 8:
 			_ = x.writer.Delete(path, -1)
 		default:
-			// Create the subtree again with the same writes, so that its znodes have the same versions.
+			// Delete a subtree. After action 9, create it again with the same writes, so that its znodes have the
+			// same versions.
 			if paths := x.deleteSubtree(path); action == 9 {
 				for _, p := range slices.Backward(paths) {
 					_, _ = x.writer.Create(p, []byte("same"), 0, openACL)

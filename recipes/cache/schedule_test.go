@@ -47,7 +47,7 @@ type schedule struct {
 	writePause  time.Duration // the time between two writes
 	scope       Scope
 	concurrency int
-	slowReader  bool // the reader receives events slowly
+	slowReader  bool // whether the reader receives events slowly
 }
 
 func newSchedule(seed uint64) schedule {
@@ -62,8 +62,8 @@ func newSchedule(seed uint64) schedule {
 	s.slowReader = r.IntN(3) == 0
 	last, n := reopen, 3+r.IntN(20)
 	if r.IntN(4) == 0 {
-		// Give this schedule few steps and no second cache, because a cache does not set its watches again after
-		// many breaks of the connection.
+		// A schedule with steps of the kind RejectWatches has few steps and opens no second cache, because a cache
+		// does not set its watches again after many breaks of the connection.
 		last, n = faultschedule.RejectWatches, 1+r.IntN(4)
 	}
 	for range n {

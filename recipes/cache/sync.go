@@ -37,8 +37,8 @@ func (u *updater) handleSyncReply(f *fetch) {
 	}
 }
 
-// markOutdated marks all parts as pending that may be out of date, so that the current round of Sync
-// waits until they are read again.
+// markOutdated marks all parts that may be out of date as pending: the current round of Sync waits until they are
+// read again.
 func (u *updater) markOutdated() {
 	now := u.nextTick()
 	var all []*node // a copy, because pollPart can remove nodes
@@ -61,8 +61,8 @@ func (u *updater) markOutdated() {
 	}
 }
 
-// finishSyncRound completes the calls of the current round of Sync, if its parts were marked. It must be called
-// when no part is pending. It reports whether it has completed a round.
+// finishSyncRound completes the calls of the current round of Sync, if markOutdated was called for this round. It
+// must be called when no part is pending. It reports whether it has completed a round.
 func (u *updater) finishSyncRound() bool {
 	if !u.roundMarked {
 		return false

@@ -33,9 +33,10 @@ type node struct {
 
 	removed    bool // reports that the node is no longer in the tree
 	data, list part
-	// listedAt is the time of the last listing that contains the node, by the clock of the updater.
+	// listedAt is the time, by the clock of the updater, at which the last list of the parent's children that
+	// contains the node was applied.
 	listedAt uint64
-	// deferred is the first reply for the node until it is applied, or nil.
+	// deferred is a reply for the node that must not be applied yet, or nil.
 	deferred *deferredReply
 	// deferredChildren contains the children with a deferred reply.
 	deferredChildren []*node
@@ -44,13 +45,13 @@ type node struct {
 	missing bool
 	// dataErr and listErr are the reasons why the data and the children could not be read.
 	dataErr, listErr error
-	// statOnly is set if the data cannot be read, for example because it is too large, so that the
-	// updater reads only the Stat.
+	// statOnly is set if the data cannot be read, for example because it is too large. The updater then reads only
+	// the Stat.
 	statOnly bool
 	// tooLargeMzxid is the mzxid of the data that was too large, and tooLargePzxid the pzxid of the
 	// listing that was too large; each is 0 if the last read was not too large.
 	tooLargeMzxid, tooLargePzxid int64
-	listPzxid                    int64 // the pzxid of the last listing
+	listPzxid                    int64 // the pzxid of the last listing, to detect whether the children have changed
 }
 
 // deferredReply is a reply for a node that has no value yet, or has an older czxid than the reply. It is
@@ -61,22 +62,23 @@ type deferredReply struct {
 	at    uint64 // the time at which the reply was deferred, by the clock of the updater
 }
 
-// part is the data of a znode or the list of its children, whichever one request reads.
+// part is what one request reads of a znode: either its data or the list of its children.
 type part struct {
 	watch *nodeWatch // a watch that was set and is not known to have fired, or nil
-	epoch uint64     // the epoch of the updater in which the part was read last
-	// known is set if the tree contains the last reply, whose request has set the watch or has found it in the
-	// pool.
+	epoch uint64     // the epoch (updater.epoch) in which the part was read last
+	// known is set if the tree contains the last reply for this part. The request of that reply has set the watch,
+	// or has found it among those that the connection shares.
 	known    bool
 	dirty    bool // reports that the part must be read again
 	queued   bool // reports that a read of the part is in a queue
 	inFlight bool // reports that a read of the part is in flight
-	// pendingSince is a time by the clock of the updater, or 0. If it is not 0, the cache is not fresh, or a
-	// call of Sync waits, until the reply to a request that was sent at this time or later is applied.
+	// pendingSince is 0 unless the cache is not fresh, or a call of Sync waits, because of this part. It is then a
+	// time by the clock of the updater: the part stays pending until the reply to a request that was sent at this
+	// time or later is applied.
 	pendingSince uint64
 }
 
-// partKind selects a part of a znode.
+// partKind selects one of the two parts of a znode: its data or the list of its children.
 type partKind uint8
 
 const (

@@ -35,8 +35,8 @@ type updater struct {
 	events      eventQueue
 
 	clock     uint64 // a logical clock, which increases with each event whose order matters
-	epoch     uint64 // 1 at first, and one more after each break of the connection
-	connEpoch uint64 // the epoch of the connection (connection.State)
+	epoch     uint64 // the number of breaks of the connection so far, plus 1
+	connEpoch uint64 // the number of the connection (connection.State.Epoch)
 	session   int64
 	// sessionEpoch is the epoch in which the current session replaced another session, or 0 if it is the
 	// first session.
@@ -50,7 +50,7 @@ type updater struct {
 
 	queue    fetchQueue
 	inFlight int // number of reads that are in flight
-	pending  int // number of parts whose pendingSince is not 0
+	pending  int // number of parts that must still be read before the cache is fresh or a Sync returns
 
 	// After a failure, paused is set, and the updater sends no request until timer fires.
 	paused  bool
@@ -89,7 +89,7 @@ func (u *updater) run() {
 	for !u.connClosed {
 		u.sendRequests()
 		for u.finishPending() {
-			u.sendRequests() // also send the request of the next round of Sync
+			u.sendRequests() // if a round of Sync is complete and further calls wait, start the next round
 		}
 		u.watches.assign(!u.queue.isEmpty())
 		var events chan<- Event
@@ -310,8 +310,8 @@ func (u *updater) handleEvent(w *nodeWatch, event zk.Event) {
 	p.watch = nil
 	if event.Type == zk.EventNodeDeleted && n.value != nil {
 		if w.kind == listPart {
-			// isCurrent polls the data watch, to which the client library delivers a deletion first, and so may
-			// remove n.
+			// If the znode was deleted, the client library has delivered this to the data watch first. isCurrent
+			// polls that watch, and so may remove n.
 			if u.isCurrent(&n.data); n.removed || n.value == nil {
 				return
 			}
@@ -320,7 +320,7 @@ func (u *updater) handleEvent(w *nodeWatch, event zk.Event) {
 			u.removeNode(n)
 			return
 		}
-		// Otherwise a reply in flight decides, because it may be newer than the event.
+		// In all other cases read the part again: a reply that is in flight may be newer than the event.
 	}
 	p.dirty = true
 	u.enqueue(n, w.kind)

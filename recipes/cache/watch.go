@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// nodeWatch is a watch on a part of a node. It shares a watch of the connection with other users. Only the
-// updater uses its fields, except shared.
+// nodeWatch is a watch on the data of a node or on the list of its children. It shares a watch of the connection
+// with other users. Only the updater uses its fields, except shared.
 type nodeWatch struct {
 	node     *node
 	kind     partKind
@@ -93,8 +93,8 @@ func (s *watchSet) assignTo(x *watchWaiter, n int) {
 	s.unassigned = s.unassigned[n:]
 }
 
-// poll makes all waiters poll their watches. It must be called when the pool has marked watches as fired because
-// their events were lost: the channels of such watches receive nothing.
+// poll makes all waiters poll their watches. It must be called when the connection has marked watches as fired
+// because their events were lost: the channels of such watches receive nothing.
 func (s *watchSet) poll() {
 	for _, x := range s.waiters {
 		x.added.addItems(nil)

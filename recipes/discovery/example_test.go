@@ -13,7 +13,7 @@ import (
 )
 
 func Example() {
-	srv, err := zktest.NewServer() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // a test server; your program connects to its own ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func Example() {
 
 // In this example, the payload of each instance is a Go value as JSON.
 func ExampleOf() {
-	srv, err := zktest.NewServer() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // a test server; your program connects to its own ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}

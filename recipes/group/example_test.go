@@ -12,7 +12,7 @@ import (
 )
 
 func ExampleGroup() {
-	srv, err := zktest.NewServer() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // a test server; your program connects to its own ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func ExampleGroup() {
 
 // In this example, the data of each member is a Go value as JSON.
 func ExampleOf() {
-	srv, err := zktest.NewServer() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // a test server; your program connects to its own ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 // capacity decides when a contender for a semaphore of this library has its turn: when its leases and the
 // leases of all earlier contenders together are within the limit.
 type capacity struct {
-	leases int // the leases that the contender requests
+	leases int // the number of leases that the contender requests
 	limit  int // the limit that applies if the semaphore stores no limit
 }
 
@@ -32,8 +32,9 @@ func (c capacity) admit(l contender.Listing) contender.Admission {
 			followed = true
 		}
 	}
-	// A predecessor beyond the limit waits, and writes its znode to notify its follower when it has its turn.
-	// But it may have had its turn already, under an earlier limit, when it had no follower to notify.
+	// Usually a predecessor beyond the limit waits, and writes its znode when it has its turn, so that its follower
+	// is notified. mayHold reports whether the predecessor may hold leases without such a write: it may have had
+	// its turn under an earlier limit, when it had no follower, or it belongs to another library.
 	mayHold := func(predecessor string) bool {
 		sequence, _ := contender.Sequence(predecessor)
 		return stored && contender.IsBefore(sequence, changed) || !contender.IsOurs(predecessor)
@@ -71,7 +72,8 @@ func allChildren(limit int) func(contender.Listing) contender.Admission {
 // leasesMark precedes the number of leases in the name of a contender that requests several leases.
 const leasesMark = "-x"
 
-// leasePrefix returns a function that returns the name of a contender for n leases, up to its sequence number.
+// leasePrefix returns a function that returns the name of a contender for n leases, without the sequence number
+// that the server appends.
 func leasePrefix(n int) func(guid string) string {
 	return func(guid string) string {
 		prefix := contender.CuratorLease.NamePrefix(guid)
@@ -109,7 +111,7 @@ func leasesOf(names []string) (n int64) {
 	return n
 }
 
-// limitPrefix is the name of a child that stores a limit, up to its sequence number.
+// limitPrefix returns the name of a child that stores a limit, without the sequence number that the server appends.
 func limitPrefix(limit int) string { return contender.LimitPrefix + strconv.Itoa(limit) + "-" }
 
 // storedLimit returns the limit that a child of the semaphore stores, and the sequence number of that child.

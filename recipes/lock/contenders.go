@@ -104,8 +104,7 @@ func (q *lockQueue) requestRelease(ctx context.Context, dir string, c Contender)
 	if path.Dir(c.Path) != dir {
 		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalid, c.Path, q.setup.Path)
 	}
-	// Retrying is safe: a second write changes nothing, and the name is never used for another
-	// znode.
+	// Retrying is safe: a second write changes nothing, and the name of c's znode is never used for another znode.
 	err := connection.Retry(ctx, q.setup.Conn, func() error {
 		_, err := q.setup.Conn.Set(c.Path, []byte(releaseRequest), -1)
 		return err

@@ -37,7 +37,7 @@ func (w *harness) connectSlowly() *zk.Conn {
 	return conn
 }
 
-// long is the option that sets longTimeout.
+// long is the option that sets the session timeout to longTimeout.
 var long = recipes.WithSessionTimeout(longTimeout)
 
 // step is an operation with its expected cost.

@@ -37,7 +37,7 @@ type delayFilter struct {
 
 	mu     sync.Mutex
 	latest queue.State
-	ready  bool          // the lock-delay is over, and the marker exists
+	ready  bool          // whether the lock-delay is over and the marker exists
 	name   string        // name of the marker; empty until the marker may exist
 	over   chan struct{} // closed when the goroutine has ended; nil before the goroutine starts
 }
@@ -73,7 +73,7 @@ func (d *delayFilter) waitAndMark(own string, since time.Time) {
 	case err == nil:
 		d.ready = true
 		d.forward()
-	case !errors.Is(err, connection.ErrDeleted): // the contender's state reports the deletion
+	case !errors.Is(err, connection.ErrDeleted): // a deletion needs no stop: the contender's state reports it
 		d.stop(err)
 	}
 }

@@ -89,8 +89,7 @@ func TestLockDelay_AppliesIfReleaseFollowsExpiry(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
 		h := a.requireHolds()
-		// Err would end the grant in the same way after the deadline. The contender's goroutine has not noticed
-		// the expiry yet.
+		// End the grant as Err does after the deadline, before the contender's goroutine has noticed the expiry.
 		h.grant.End(recipes.ErrLeaseExpired)
 		require.NoError(w, h.Release())
 		require.Len(w, w.markers(), 1)

@@ -16,7 +16,7 @@ type DoOption interface{ applyDo(*doSettings) error }
 
 // doSettings are the options of one call of Do.
 type doSettings struct {
-	noWait bool          // WithoutWaiting is given
+	noWait bool          // whether WithoutWaiting is given
 	limit  time.Duration // the longest wait for the lock; 0 means no limit
 }
 

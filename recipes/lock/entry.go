@@ -63,9 +63,9 @@ type runningRemoval interface {
 // acquisition contains the parameters of one call that acquires a lock.
 type acquisition struct {
 	cfg          *queue.Config
-	noWait       bool          // return ErrHeld instead of waiting for other contenders
+	noWait       bool          // whether to return ErrHeld instead of waiting for other contenders
 	delay        time.Duration // the lock-delay after the loss of a holder
-	withPosition bool          // the user may call Position
+	withPosition bool          // whether the user may call Position
 	setup        *recipe.Setup // the lock, whose observer receives the events
 }
 
@@ -84,14 +84,14 @@ func (a acquisition) waitAcrossSessions(ctx context.Context) (*Hold, error) {
 	return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) {
 		h, err := a.waitOnce(ctx)
 		if err != nil {
-			again := *a.cfg // the removal of the earlier contender may still read the configuration
+			again := *a.cfg // a copy, because the removal of the earlier contender may still read the configuration
 			a.cfg = &again
 		}
 		return h, err
 	})
 }
 
-// waitOnce is wait in one session.
+// waitOnce is like wait, but returns an error if the session ends, instead of joining the queue again.
 func (a acquisition) waitOnce(ctx context.Context) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (a acquisition) waitHere() (*Hold, error) {
 		if len(e.granted) == 0 {
 			return nil, e.err
 		}
-		return <-e.granted, nil // the lock was granted, and is lost again
+		return <-e.granted, nil // return the hold, which was granted and is lost again
 	}
 	h := <-e.granted
 	e.resume = time.AfterFunc(contender.OwnDelay, e.run)

@@ -13,7 +13,7 @@ import (
 )
 
 func ExampleSemaphore() {
-	srv, err := zktest.NewServer() // a program in production uses zk.Connect and an ensemble
+	srv, err := zktest.NewServer() // a test server; in production, use zk.Connect and an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func (c holding) Value(key any) any {
 func checkReentry(ctx context.Context, s *recipe.Setup, toWrite bool) error {
 	h, _ := ctx.Value(lockKey{s.Conn, s.Path}).(*Hold)
 	switch {
-	case h == nil, ctx.Err() != nil, h.Err() != nil: // a context can outlive its hold
+	case h == nil, ctx.Err() != nil, h.Err() != nil: // not held any more: a context can outlive its hold
 		return nil
 	case toWrite && contender.Reads(path.Base(h.znodePath())):
 		return ErrUpgrade

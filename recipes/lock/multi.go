@@ -23,7 +23,7 @@ type Part interface {
 	part() lockPart
 }
 
-// lockPart is a Part with the methods that acquire it.
+// lockPart contains the functions that acquire a Part: lock waits for the lock, and try does not.
 type lockPart struct {
 	setup     *recipe.Setup
 	lock, try func(context.Context) (*Hold, error)

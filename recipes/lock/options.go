@@ -33,7 +33,7 @@ type settings struct {
 	name    string
 	delay   time.Duration
 	naming  contender.Naming // set by WithNamePrefix; empty without it
-	curator bool             // use the protocol of Curator's semaphore
+	curator bool             // whether to use the protocol of Curator's semaphore
 	count   string           // path of the SharedCount with the limit of a semaphore; empty without WithSharedCount
 
 	used []string // names of the options that were given, except WithName, which newQueue always accepts

@@ -60,7 +60,7 @@ func (p *Period) Next(ctx context.Context) (*Hold, error) {
 		switch {
 		case ctx.Err() == nil && (errors.Is(err, recipes.ErrNotHeld) || errors.Is(err, recipes.ErrUnconfirmed)):
 			p.mutex.setup.Log.Warn("the hold was lost before the period began: retrying", "err", err)
-			continue // the next iteration waits for the next period if the current one has begun nevertheless
+			continue // if the lost hold has begun the period nevertheless, the next iteration waits for its end
 		case h != nil || err != nil:
 			return h, err
 		}
@@ -135,7 +135,8 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			_, err = h.Multi(&zk.CreateRequest{Path: node, Data: []byte("0"), Acl: setup.ACL})
-		// If h had ended, another client might have stored the same time.
+		// This call has stored the time: while h exists, no other client can store a time. After the end of h,
+		// another client might have stored the same time.
 		case err == nil && written[string(data)] && h.Err() == nil:
 			return 0, nil
 		case err == nil:

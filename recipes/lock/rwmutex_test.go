@@ -56,8 +56,9 @@ func TestRWMutex_TryRLockDoesNotOvertakeWriter(t *testing.T) {
 	})
 }
 
-// takeTurns acquires the lock for each client several times, so that the first client predicts its
-// predecessor. It returns when each client has joined the queue again and the first one has its turn.
+// takeTurns acquires the lock for each client several times, so that the first client expects its usual predecessor
+// and joins without a listing of the queue. It returns when each client has joined the queue again and the first
+// one has its turn.
 func takeTurns(w *harness, conns []*zk.Conn, locks []func(context.Context) (*Hold, error)) []*call {
 	calls := make([]*call, len(locks))
 	join := func(i int) {

@@ -86,8 +86,8 @@ type scheduleRun struct {
 
 	mu         sync.Mutex
 	operations map[string][]porcupine.Operation // the keys are the names of objects
-	takenAway  map[string]int64                 // the event at which the test has deleted a znode or expired a session
-	holds      map[*Hold]int64                  // the event at which recordEnds has found that a hold had ended; never before that
+	takenAway  map[string]int64                 // the event at which the test has deleted the znode or expired the session
+	holds      map[*Hold]int64                  // the event at which recordEnds has found that a hold had ended, or the constant never
 }
 
 // client is a program with a separate connection.
@@ -171,7 +171,7 @@ func (f *scheduleRun) connect(timeout time.Duration) *zk.Conn {
 // now returns the number of a new event, which is greater than the numbers of all earlier events.
 func (f *scheduleRun) now() int64 { return f.clock.Add(1) }
 
-// never is the end time of an operation whose outcome is unknown.
+// never is the number of an event that has not occurred, such as the return of a call whose outcome is unknown.
 const never = 1 << 62
 
 // recordOperation records an operation on an object, with the times of its call and its return.
@@ -181,7 +181,8 @@ func (c *client) recordOperation(object string, input any, called, returned int6
 	c.operations[object] = append(c.operations[object], porcupine.Operation{ClientId: c.id, Input: input, Call: called, Return: returned})
 }
 
-// recordTakenAway records that the test deletes a znode or expires a session. The holder learns this late.
+// recordTakenAway records that the test deletes a znode or expires a session. The hold ends at that time, and its
+// holder learns this only later.
 func (f *scheduleRun) recordTakenAway(what string) {
 	at := f.now()
 	f.mu.Lock()
@@ -191,8 +192,8 @@ func (f *scheduleRun) recordTakenAway(what string) {
 	}
 }
 
-// takenAwaySince returns the number of the first event at which the test has deleted one of these znodes or
-// expired one of these sessions, or never if there is no such event.
+// takenAwaySince returns the number of the first event at which the test has deleted one of these znodes or expired
+// one of these sessions. If there is no such event, it returns the constant never.
 func (f *scheduleRun) takenAwaySince(what ...string) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -33,8 +33,8 @@ type mutexAcquisition struct {
 	maxLeases     int // the limit; 0 before it was read
 	mutexHeld     bool
 	mutexSession  int64 // the session in which the mutex is held; valid if mutexHeld is true
-	leasesStarted bool  // the contenders for the leases were started
-	restarting    bool  // the contenders for the leases leave, and are started again with another limit
+	leasesStarted bool  // whether the contenders for the leases were started
+	restarting    bool  // whether the contenders for the leases leave, to be started again with another limit
 	// leaving is the number of contenders for leases that have not left yet, while the acquisition restarts.
 	leaving int
 	paths   []string          // paths of the leases; empty until their contenders are started
@@ -47,7 +47,7 @@ type mutexAcquisition struct {
 type contenderReport struct {
 	lease int // the index of the lease, or mutexIndex
 	queue.State
-	ended   bool // this is the last report of the contender; Err is the error of queue.Run
+	ended   bool // whether this is the last report of the contender; then Err is the error of queue.Run
 	removal *queue.Removal
 	handled chan struct{} // closed when the contender may continue
 }

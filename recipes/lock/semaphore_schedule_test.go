@@ -179,7 +179,7 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 		s := newSemaphoreSchedule(seed, options)
 		healed := s.requireAllAdmitted
 		if options != nil {
-			healed = nil // contenders for leases of another library do not queue
+			healed = nil // requireAllAdmitted knows only the queue of this library's protocol
 		}
 		f := runSchedule(t, s.schedule, s.contend, verbose, healed)
 		f.requireLinearizable(node, leaseModel(s.limit))

@@ -126,7 +126,7 @@ func (s *Single) acquireOnce(ctx context.Context, noWait bool) (*Hold, error) {
 		return nil, err
 	}
 	left := make(chan struct{})
-	close(left) // the entry has no goroutine: n removes the znode
+	close(left) // the entry has no goroutine that must end; n removes the znode
 	return &Hold{
 		entry: &entry{
 			conn: s.setup.Conn, dir: s.setup.Path, timeout: s.setup.Timeout, path: n.Path(),

@@ -31,7 +31,7 @@ func (m *Mutex) Join(ctx context.Context) *Waiter {
 	return w.join(m.acquisition(false))
 }
 
-// join starts the contender unless w.refused is set.
+// join starts the contender, unless the call of Join was refused (w.refused) or its context is done.
 func (w *Waiter) join(c acquisition) *Waiter {
 	if w.refused == nil {
 		w.refused = context.Cause(w.ctx)
@@ -53,7 +53,7 @@ func (w *Waiter) Wait() (*Hold, error) {
 	return h, w.setup.Fail("lock", w.setup.Path, err)
 }
 
-// wait implements Wait without events, and without the operation in the error.
+// wait is like Wait, but emits no events, and does not name the operation in its error.
 func (w *Waiter) wait() (*Hold, error) {
 	if w.refused != nil {
 		return nil, w.refused
@@ -72,10 +72,10 @@ func (w *Waiter) wait() (*Hold, error) {
 	}
 }
 
-// Position returns the number of contenders ahead in the queue: 0 for the contender at its head. It sends one
-// request without a watch, and blocks until ZooKeeper answers. The server to which the client is connected
-// answers, so the result may be slightly out of date. The error is the cause of ctx, or the reason why the
-// contender is not in the queue any more. If another client has deleted its znode, Position blocks until the
+// Position returns the number of contenders ahead of this one in the queue: 0 for the contender at its head. It
+// sends one request without a watch, and blocks until ZooKeeper answers. The server to which the client is
+// connected answers, so the result may be slightly out of date. The error is the cause of ctx, or the reason why
+// the contender is not in the queue any more. If another client has deleted its znode, Position blocks until the
 // contender has noticed that, which takes a few milliseconds for each contender ahead.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)

@@ -221,7 +221,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c := &completion{q: d.q, as: errAcknowledged, items: []*delivery{item}}
 	c.build = func(item *delivery) ([]operation, error) { return c.buildLetter(item, reason), nil }
 	if err := c.apply(); err != nil {
-		if item.grant.Err() == nil { // if the claim is lost, the next consumer that claims the item moves it
+		if item.grant.Err() == nil { // otherwise the claim is lost, and the next consumer that claims the item moves it
 			d.skipItem(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, connection.Refine(nil, err)))
 		}
 		d.abandon(item, err)
@@ -243,7 +243,7 @@ func (d *dispatcher) abandon(item *delivery, reason error) {
 func (d *dispatcher) awaitLease(ready []*delivery) (assigned []*delivery) {
 	for len(ready) > 0 {
 		d.q.mu.Lock()
-		state := d.sub.State() // d.q.mu is held, so a delivery that is lost now is ended by monitorLease
+		state := d.sub.State() // monitorLease needs d.q.mu as well, and ends a delivery that is lost after this call
 		waiting := ready[:0]
 		for _, item := range ready {
 			switch {

@@ -36,7 +36,7 @@ func (q *Queue) deleteClaimLater(d *delivery) {
 // deleteClaimIfOwn deletes the claim of a delivery, unless the claim now belongs to another consumer.
 func (q *Queue) deleteClaimIfOwn(d *delivery) {
 	stat, err := q.newestStat(q.claimPath(d.name))
-	if err == nil && stat.Czxid == d.token { // no other client deletes this claim
+	if err == nil && stat.Czxid == d.token { // the claim is still that of d, and no other client deletes it
 		q.deleteClaim(d)
 	}
 }

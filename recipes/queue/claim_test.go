@@ -115,7 +115,7 @@ func TestTake_SkipsItemTooLargeToReceive(t *testing.T) {
 		large := string(make([]byte, 100<<10))
 		putItems(h, producer, large, "second", "third")
 		var log bytes.Buffer
-		// The receive buffer has 64 KiB.
+		// The receive buffer of this connection has 64 KiB.
 		q := queueOn(h, h.Connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		h.Server.ResetLog()
 		for _, payload := range []string{"second", "third"} {

@@ -69,7 +69,7 @@ type completion struct {
 	// The following fields are set by run and start. Later calls for the same items may wait for the result.
 	call []*delivery // all items of the call, including those that apply has removed from the field items
 	done chan struct{}
-	err  error // set before done is closed
+	err  error // the result; set before done is closed
 }
 
 // buildLetter returns the operations that make the only item of the completion a dead letter.
@@ -170,7 +170,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.finishDeliveries(c.as, errSettled)
 		return nil
 	}
-	c.marker = marker{} // the marker was not created, or the next listing shows it
+	c.marker = marker{} // forget the marker: it was not created, or the next listing shows it
 	switch {
 	case errors.Is(o.Err, txn.ErrUnknown):
 		err := fmt.Errorf("%w: %w", connection.ErrUnconfirmed, o.Err)
@@ -180,7 +180,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.finishDeliveries(err, err)
 		for _, d := range c.items {
 			c.q.deleteClaimIfOwn(d)
-			c.q.addReturnedItem(d, marker{}) // the item may still exist
+			c.q.addReturnedItem(d, marker{}) // list the item again, because it may still exist
 		}
 		return err
 	case errors.Is(o.Err, txn.ErrSession):

@@ -51,9 +51,9 @@ func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bo
 		}
 		// Request further items now, so that they are claimed while the loop's body runs.
 		if err := c.requestItems(); err != nil {
-			return err // Close returns the unread items, and also next
+			return err // Close of the queue returns the unread items, including next
 		}
-		if next != nil && next.Err() == nil { // monitorLease returns an item whose claim was lost to the queue
+		if next != nil && next.Err() == nil { // skip an item whose claim was lost: monitorLease returns it to the queue
 			next.d.receive()
 			if !yield(next, nil) {
 				return nil
@@ -70,7 +70,7 @@ func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bo
 			}
 			c.unread = append(c.unread, r.items...)
 		case <-ctx.Done():
-		case <-c.q.ctx.Done(): // the dispatcher may be waiting for ZooKeeper
+		case <-c.q.ctx.Done(): // do not wait for the dispatcher, which may be waiting for ZooKeeper
 			return recipes.ErrClosed
 		}
 	}
@@ -101,8 +101,8 @@ func (c *consumer) returnUnread() {
 	c.q.returnUnread(c.unread)
 }
 
-// returnUnread returns items that the program has not received to the queue, so that their attempts do not
-// count. It waits for a limited time.
+// returnUnread returns items that the program has not received to the queue, and makes sure that their attempts do
+// not count. It waits for the servers for a limited time.
 func (q *Queue) returnUnread(items []*Item) {
 	if len(items) == 0 || q.startCall() != nil {
 		return // Close returns the items

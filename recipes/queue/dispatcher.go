@@ -196,7 +196,8 @@ func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time
 		switch {
 		case e.due > 0 && time.UnixMilli(e.due).After(leader):
 			due = earlierTime(due, local.Add(time.UnixMilli(e.due).Sub(leader)))
-			// The delayed items that follow are due later. Continue with the items with priorities.
+			// This item and the delayed items that follow are not due yet. Continue with the items that have a
+			// priority, which come last.
 			i += sort.Search(len(d.listed)-i, func(k int) bool { return d.listed[i+k].priority != noPriority }) - 1
 		case delayed.due > 0 && !delayed.isDue(leader):
 			due = earlierTime(due, local.Add(time.UnixMilli(delayed.due).Sub(leader)))
@@ -218,10 +219,10 @@ func earlierTime(a, b time.Time) time.Time {
 	return a
 }
 
-// skippedItem is an item that a dispatcher does not claim before a time.
+// skippedItem is an item that a dispatcher does not claim before the time until.
 type skippedItem struct {
 	until    time.Time
-	failures int  // the number of failures, which determines until
+	failures int  // the number of failures, which determines the field until
 	reported bool // the reason was logged
 }
 
@@ -257,8 +258,8 @@ func (d *dispatcher) selectRandomly(entries []entry, n int) []entry {
 	return selected
 }
 
-// removeListed removes the items with these names from the list. Such items are near the beginning of the list,
-// so the rest of the list is not copied.
+// removeListed removes the items with these names from the list. Such items are near the beginning of the list, so
+// removeListed copies only the items before the last of them, and not the whole list.
 func (d *dispatcher) removeListed(names map[string]bool) {
 	n := 0 // the items before index n include all that are removed
 	for i, left := 0, len(names); i < len(d.listed) && left > 0; i++ {
@@ -272,8 +273,8 @@ func (d *dispatcher) removeListed(names map[string]bool) {
 	copy(d.listed, kept)
 }
 
-// adjustBatch changes batch and spread after claims. A claim that fails costs all claims of the same request
-// a round trip.
+// adjustBatch changes batch and spread after claims. If one claim of a request fails, the other claims of the
+// request take another round trip.
 func (d *dispatcher) adjustBatch(claimed, failed int) {
 	if failed > 0 {
 		d.spread = min(max(2*d.spread, 1), maxSpread)

@@ -192,7 +192,7 @@ func (q *Queue) waitFor(ctx context.Context, id string) error {
 		switch {
 		case errors.Is(err, zk.ErrNoNode), found.Stat != nil && czxid != 0 && found.Stat.Czxid != czxid:
 			return q.outcomeOf(ctx, id, czxid)
-		case found.Stat == nil: // if the Stat is known, only the data could not be read
+		case found.Stat == nil: // the read has failed; with a Stat, only the data is unreadable
 			return err
 		}
 		czxid = found.Stat.Czxid

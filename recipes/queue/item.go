@@ -139,7 +139,7 @@ type delivery struct {
 
 	// The following fields are the content of the item, and are empty until the item is read.
 	raw     []byte
-	unread  bool // the data could not be read, so that raw and parts are empty
+	unread  bool // whether the data could not be read; raw and parts are empty then
 	parts   [][]byte
 	version int32
 	czxid   int64
@@ -175,7 +175,7 @@ func (d *delivery) claimLost(reason error) error {
 	return d.wrapError("write for", fmt.Errorf("%w: %w", recipes.ErrNotHeld, reason))
 }
 
-// wrapError adds the operation and the path of the item to an error, and translates it.
+// wrapError translates an error by translateError, and adds the operation and the path of the item to it.
 func (d *delivery) wrapError(operation string, err error) error {
 	if err == nil {
 		return nil

@@ -42,7 +42,7 @@ func (c *completion) run() error {
 // start applies the completion in a new goroutine.
 func (c *completion) start() {
 	c.done = make(chan struct{})
-	open := c.q.startCall() == nil // otherwise the deliveries have ended, and apply sends nothing
+	open := c.q.startCall() == nil // if the queue is closed, the deliveries have ended, and apply sends nothing
 	go func() {
 		if open {
 			defer c.q.running.Done()

@@ -20,7 +20,7 @@ type directory struct {
 	reader *watch.Reader
 	create func(context.Context) error                  // creates the directory
 	check  func(ctx context.Context, path string) error // checks who may change the directory
-	stale  bool                                         // the directory may have changed since it was listed
+	stale  bool                                         // whether the directory may have changed since it was listed
 }
 
 // isStale reports whether the directory may have changed since it was listed.
@@ -128,7 +128,7 @@ func (d *dispatcher) listReturned() {
 		delete(d.claimedNames, r.name)
 		delete(d.delayed, r.name)
 		if r.marker.due > 0 {
-			d.delayed[r.name], d.claimedNames[r.name] = r.marker, true // the persistent claim of a delayed item
+			d.delayed[r.name], d.claimedNames[r.name] = r.marker, true // the persistent claim of a delayed item remains
 		}
 		if r.failures > 1 { // after the first failure, the item is delivered again immediately
 			d.skipped[r.name] = d.skipped[r.name].afterFailure(r.failures-1, r.at)

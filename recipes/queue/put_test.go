@@ -114,7 +114,7 @@ func TestPut_PutsOneItemIfReplyIsLost(t *testing.T) {
 				var taken <-chan *Item
 				if consumedBefore {
 					taken = startTake(h, other)
-					bubble.Advance(0) // the consumer waits for the item now
+					bubble.Advance(0) // wait until the consumer waits for the item
 					go func() { _ = (<-taken).Ack() }()
 				}
 				lose(q)
@@ -143,7 +143,7 @@ func TestPut_PausesIfServerIsBusy(t *testing.T) {
 				begin, tries := time.Now(), 0
 				h.Server.Before(zktest.Match{Op: zktest.OpMulti, Session: q.conn.SessionID()}, func(r *zktest.Request) zktest.Verdict {
 					if tries++; time.Since(begin) < time.Second && tries < 1000 {
-						return zktest.Fail(zktest.Code(-127))(r) // the server throttles the client
+						return zktest.Fail(zktest.Code(-127))(r) // the error code with which a server throttles clients
 					}
 					return zktest.Pass(r)
 				})

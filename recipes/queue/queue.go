@@ -60,7 +60,7 @@ type Queue struct {
 	// returned contains the items that the dispatcher must add to its list again, because this participant has
 	// deleted their claims.
 	returned []returnedItem
-	connErr  error // set when the connection is closed
+	connErr  error // the reason why the queue cannot be used; set when the connection is closed
 	closing  bool
 }
 
@@ -228,7 +228,7 @@ func (q *Queue) closedErr() error {
 
 func (q *Queue) wakeDispatcher() { connection.Signal(q.wake) }
 
-// wrapError adds the operation and the path to an error, and translates it.
+// wrapError translates an error by translateError, and adds the operation and the path of the queue to it.
 func (q *Queue) wrapError(operation string, err error) error {
 	return recipe.Fail(q.conn, operation, q.path, q.translateError(err))
 }

@@ -78,7 +78,7 @@ type schedule struct {
 	producers      int
 	consumers      int
 	putsOfProducer int
-	sharesConns    bool // the clients share connections
+	sharesConns    bool // whether the clients share connections
 	layout         recipe.Layout
 	config         config
 }

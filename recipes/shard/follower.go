@@ -27,11 +27,11 @@ type follower struct {
 	reasons  map[string]Move // the moves of the plan that concern shards of this member
 	contends map[string]*contention
 	events   chan contentionEvent
-	held     int      // the number of contentions that hold a shard of mine
+	held     int      // the number of shards in mine that the member holds
 	confirm  bool     // reports that the leader waits until this member confirms the plan
 	changed  bool     // reports that the set of owned shards has changed, so that deliver must send it
-	sent     []*Shard // the set that takeBack finds in the channel of Owned, or that the user has received since
-	computed bool     // reports that this member has computed plan
+	sent     []*Shard // the last set that deliver has sent: it is still in the channel, or the user has received it
+	computed bool     // reports that this member has computed the plan in the field plan itself
 	closing  bool     // reports that the member leaves
 	taken    bool     // reports that another process has taken the ID after the session of this member has ended
 
@@ -82,7 +82,7 @@ func (f *follower) run(life context.Context) {
 	cancel()
 	<-led
 	m.removal = m.keeper.Close(context.Background(), recipes.ErrClosed)
-	for range f.plans { // closed when the goroutine of the watch ends
+	for range f.plans { // wait until the goroutine of the watch has closed the channel
 	}
 	if f.comparing {
 		<-f.compared
@@ -91,7 +91,7 @@ func (f *follower) run(life context.Context) {
 	close(m.ended)
 }
 
-// follow follows plans until the context is done or the member cannot continue, and returns the reason.
+// follow follows plans until life is done or the member cannot continue, and returns the reason.
 func (f *follower) follow(life context.Context) error {
 	interval := 2 * f.member.group.setup.SessionTimeout()
 	timer := time.NewTimer(interval)

@@ -58,7 +58,7 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 // shard is released and the user's function has returned.
 func (m *Member) lendShard(ctx context.Context, s *Shard, over func()) {
 	interrupt := func(error) {}
-	var finished chan struct{} // nil if the user has called Join, and has no function
+	var finished chan struct{} // closed when the user's function has returned; nil if the user has called Join
 	if m.run != nil {
 		var work context.Context
 		work, interrupt = connection.Work(s.Context(), m.caller)

@@ -24,8 +24,8 @@ type Spec struct {
 	// PauseRebalancing stops moves of shards from members that are alive: moves for the balance, because of a
 	// drain and because of a pin. The leader still assigns shards that have no owner.
 	PauseRebalancing bool `json:"pauseRebalancing,omitempty"`
-	// MaxMoves limits the moves of shards from members that are alive which are in progress at a time;
-	// 0 means no limit. A member that leaves, and members that are gone, are not affected.
+	// MaxMoves is the maximum number of moves of shards from members that are alive that are in progress at a time;
+	// 0 means no limit. It does not delay moves from a member that leaves or is gone.
 	MaxMoves int `json:"maxMoves,omitempty"`
 	// RestartDelay is how long a member that has announced a restart keeps its shards ([WithRestart]). The shards
 	// have no owner during that time. 0 means that they are assigned to others immediately.

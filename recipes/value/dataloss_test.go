@@ -42,7 +42,7 @@ func TestCounter_ForgetsOldStateAfterDataLoss(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := dial(h)
 		c := counterOn(h, conn)
-		for range 50 { // makes all later zxids smaller than those that the counter has seen
+		for range 50 { // create znodes, so that all zxids after the loss of data are smaller than the counter's
 			_, err := conn.Create("/n", nil, zk.FlagSequence, openACL)
 			require.NoError(h, err)
 		}

@@ -36,7 +36,7 @@ func ExampleValue_Update() {
 }
 
 func ExampleCounter() {
-	srv, err := zktest.NewServer() // a program connects to its ensemble instead
+	srv, err := zktest.NewServer() // a test server; your program connects to its own ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -90,8 +90,8 @@ func TestGet_WaitsForLaggingServerOfNewSession(t *testing.T) {
 		require.NoError(h, err)
 		synctest.Wait()
 		require.Equal(h, 1, (<-changes).Value)
-		// Let the server current report the expiry to the client, and refuse connections afterwards, so that the
-		// client reaches only the lagging server.
+		// The server current tells the client that its session has expired, and refuses connections afterwards, so
+		// that the client reaches only the lagging server.
 		previous.Refuse(true)
 		learned := h.Server.After(zktest.Match{Op: zktest.OpConnect, Session: expired, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.Same(h, current, q.Server)

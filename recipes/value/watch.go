@@ -55,7 +55,7 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	for {
 		session := w.value.node.Conn.SessionID()
 		found, err := w.reader.Read(ctx)
-		if err != nil && found.Stat == nil { // if there is a Stat, only the data could not be read
+		if err != nil && found.Stat == nil { // with a Stat, only the data could not be read, which newChange reports
 			return err
 		}
 		current := state{data: found.Data, err: err, session: session}

@@ -14,7 +14,7 @@ import (
 
 // The limits for what the core module may change in a program that requires it.
 const (
-	maxRaised = 0  // the number of requirements of the program service whose versions change
+	maxRaised = 0  // the number of requirements in the go.mod service below whose versions the module may raise
 	maxEdges  = 14 // the number of edges in the module graph of a program without other requirements
 )
 
@@ -170,8 +170,8 @@ const serviceTests = `package main
 import _ "github.com/stretchr/testify/require"
 `
 
-// measureModule adds a library to the program service, and compares the versions that the program requires before and
-// after that.
+// measureModule adds a library to a program with the go.mod service, and compares the versions that the program
+// requires before and after that.
 func (p *proxy) measureModule(ctx context.Context, m *module) error {
 	dir, err := p.newProgram(service, "main.go", serviceImports, "main_test.go", serviceTests)
 	if err != nil {
@@ -194,7 +194,7 @@ func (p *proxy) measureModule(ctx context.Context, m *module) error {
 	if _, err := runCommand(ctx, dir, p.env, "go", "mod", "tidy"); err != nil {
 		return err
 	}
-	if m.dir == "." { // Compiling all of service takes a minute for each library.
+	if m.dir == "." { // build only for the core module: compiling the program takes a minute for each library
 		if _, err := runCommand(ctx, dir, p.env, "go", "build", "./..."); err != nil {
 			return err
 		}

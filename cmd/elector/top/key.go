@@ -20,7 +20,7 @@ const (
 	KeyQuit
 )
 
-// characterKeys contains the keys that characters stand for.
+// characterKeys maps typed characters to keys.
 var characterKeys = map[string]Key{
 	"k": KeyUp, "j": KeyDown, "/": KeyFilter, "s": KeySort, "r": KeyResign, "?": KeyHelp, "h": KeyHelp, "q": KeyQuit,
 }

@@ -49,8 +49,8 @@ type Command struct {
 	// LostGrace limits the time between the expiry of the lease and KILL, or between TERM and KILL if the lease
 	// expired before TERM. This time is never longer than Grace.
 	LostGrace time.Duration
-	// Sweep makes the watchdog stop the rest of the group if the program exits by itself. If the program was stopped,
-	// the watchdog stops the rest of the group in any case.
+	// Sweep makes the watchdog stop the other processes of the group if the program exits by itself. If the program
+	// was stopped, the watchdog stops them in any case.
 	Sweep bool
 }
 

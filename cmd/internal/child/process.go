@@ -159,7 +159,7 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 	p.control.Close()
 	p.control = nil
 	p.mu.Unlock()
-	// Complete the reserve before done is closed, because the caller may then start the next process.
+	// Reserve the file descriptors again before done is closed, because the caller may then start the next process.
 	completed := tryCompleteReserve()
 	close(p.done)
 	if !completed {
@@ -198,8 +198,8 @@ func (p *Process) sendInstruction(i instruction) error {
 	return json.NewEncoder(p.control).Encode(i)
 }
 
-// Signal sends a signal to the program, but not to the rest of its group. After the program has
-// exited it returns os.ErrProcessDone.
+// Signal sends a signal to the program, but not to the other processes of its group. After the program has exited
+// it returns os.ErrProcessDone.
 func (p *Process) Signal(sig syscall.Signal) error {
 	return p.sendInstruction(instruction{Signal: int(sig)})
 }

@@ -107,7 +107,7 @@ func (w *watchdog) startProgram() error {
 
 // superviseGroup executes instructions and enforces the limits of the task. exited receives the status of the
 // program. superviseGroup returns when the program has exited, and, if the group was stopped or the task requires a
-// sweep, when the rest of the group has exited as well.
+// sweep, when the other processes of the group have exited as well.
 func (w *watchdog) superviseGroup(instructions <-chan instruction, exited <-chan syscall.WaitStatus) Exit {
 	w.leaseTimer, w.killTimer = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	w.killTimer.Stop()
@@ -143,7 +143,7 @@ func (w *watchdog) superviseGroup(instructions <-chan instruction, exited <-chan
 			if !w.stopping && !w.task.Sweep {
 				return exit
 			}
-			w.stopGroup() // stop the rest of the group
+			w.stopGroup() // the program has exited: stop the other processes of its group
 			go waitForGroup(w.pid, empty)
 		case <-empty:
 			return exit

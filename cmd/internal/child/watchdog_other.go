@@ -16,8 +16,8 @@ func ownExecutable() (string, error) { return os.Executable() }
 
 func programAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// waitForGroup kills the rest of the group, and closes the channel empty without waiting for these processes, which
-// are not children of this process.
+// waitForGroup kills the other processes of the group, and closes the channel empty without waiting for them,
+// because they are not children of this process.
 func waitForGroup(group int, empty chan<- struct{}) {
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	close(empty)

@@ -39,7 +39,8 @@ func TestWatchdog_NoticesLeaseExpiryDuringSuspension(t *testing.T) {
 			w.task = task{limits: c.limits, Leased: true, Lease: newLease(time.Now().Add(time.Hour))}
 			instructions, exited, exit := make(chan instruction), make(chan syscall.WaitStatus, 1), make(chan Exit, 1)
 			go func() {
-				var reaping sync.WaitGroup // wait for the goroutine, which would take the status of the next program
+				// Wait for reapChildren at the end, which would otherwise take the exit status of the next program.
+				var reaping sync.WaitGroup
 				reaping.Go(func() { reapChildren(w.pid, exited) })
 				e := w.superviseGroup(instructions, exited)
 				reaping.Wait()

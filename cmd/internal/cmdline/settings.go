@@ -47,11 +47,10 @@ type ListOfMappings interface {
 	FromMapping(map[string]string) (string, error)
 }
 
-// Read sets the flags that the command line does not contain. It sets those in flags to their
-// environment variables, and then those in keys, which may be the same set, to the values in the file
-// that --config names. An empty variable counts as unset. Of two flags x and x-file, the one whose
-// source has precedence is used. warning is not empty if all users can read the file, and isCredential
-// returns true for a value in it. Read can be repeated.
+// Read sets the flags that the command line does not contain: first each flag in flags to its environment variable,
+// and then each flag in keys, which may be the same set, to its value in the file that --config names. An empty
+// variable counts as unset. Of two flags x and x-file, the one whose source has precedence is used. warning is not
+// empty if all users can read the file and isCredential returns true for a value in it. Read can be repeated.
 func (s Settings) Read(flags, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
 	flags.VisitAll(func(f *pflag.Flag) { err = errors.Join(err, s.readVariables(flags, f)) })
 	if name := flags.Lookup(FlagConfig).Value.String(); name != "" {
