@@ -43,13 +43,14 @@
 // elections, and not to the code of this library. The verified baseline lists the queue after its predecessor
 // has left, because that predecessor may have given up while an earlier session still leads. The second one also
 // creates its znode in a transaction, whose reply contains the fencing token. Both know the name of their
-// predecessor without a listing.
+// predecessor without a listing, and read the election node when they are constructed.
 //
 // # Rows
 //
-// First join: the time until a candidate leads an election without other candidates.
+// First join: the time until a candidate leads an election without other candidates. Second join: the time until
+// a candidate that joins behind a leader is in line: it knows its position and watches its predecessor.
 //
-// Join of many candidates at the same time: the time until all of them know their position. Curator
+// Join of many candidates at the same time: the time until all of them are in line. Curator
 // and zk.Lock do not report that, nor do contenders for a mutex; there the server's number of watches is used.
 //
 // Leading many elections on one connection: the time until one session leads all of them. Each has one

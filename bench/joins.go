@@ -41,9 +41,12 @@ func (b *bench) measureSecondJoins(ctx context.Context, r *row) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn
 	for _, c := range b.contestants {
-		if _, err := c.queued(); err != nil {
+		switch _, err := c.queued(); {
+		case errors.Is(err, errors.ErrUnsupported):
 			r.Missing[c.name()] = "does not report when it is in line"
 			continue
+		case err != nil:
+			return err
 		}
 		q, err := newQueue(b.server, c, election, 2, 0)
 		if err != nil {
@@ -79,7 +82,11 @@ func (q *queue) timeSecondJoin(ctx context.Context) (time.Duration, error) {
 		count, err := q.contestant.queued()
 		return count > before, err
 	})
-	return time.Duration(now() - at), err
+	took := time.Duration(now() - at)
+	if err != nil {
+		return 0, fmt.Errorf("%w%s", err, failureText(q.contestant))
+	}
+	return took, nil
 }
 
 // measureElections measures the time until candidates of one session lead n elections that have no other

@@ -27,8 +27,12 @@ func newVerifiedBaseline(name, addr string, timeout time.Duration) *localContest
 			if r == election {
 				// Return an error for an election that does not exist, as the constructor of a candidate of this
 				// library does.
-				if found, _, err := conn.Exists(dir); err != nil || !found {
-					return nil, fmt.Errorf("read %s: found: %t: %w", dir, found, err)
+				found, _, err := conn.Exists(dir)
+				if err == nil && !found {
+					err = zk.ErrNoNode
+				}
+				if err != nil {
+					return nil, fmt.Errorf("read %s: %w", dir, err)
 				}
 			}
 			return &verifiedEntry{baselineEntry{conn: conn, dir: dir}, name == tokenName}, nil

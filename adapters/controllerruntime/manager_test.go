@@ -214,9 +214,9 @@ func TestManager_StopsControllersIfCutOff(t *testing.T) {
 	require.NoError(t, one.Resign()) // Resign here, because this process does not exit as the manager's program would.
 }
 
-// TestManager_WaitsForHungControllerBeforeResigning checks that a candidate resigns only after the manager has
-// waited for its controllers.
-func TestManager_WaitsForHungControllerBeforeResigning(t *testing.T) {
+// TestManager_KeepsLeadershipWhileControllerHangs checks that the manager does not resign if a controller still
+// runs after the graceful shutdown timeout.
+func TestManager_KeepsLeadershipWhileControllerHangs(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"Limited": 50 * time.Millisecond, "None": 0} {
 		t.Run(name, func(t *testing.T) {
 			table := memory.NewTable()

@@ -250,6 +250,7 @@ func TestOpen_RejectsDirectoryOfOtherPeer(t *testing.T) {
 		require.ErrorIs(t, open(p.ID, "other", p.Addr), api.ErrInvalid)
 		_, err = h.openPeer(p, func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = time.Second, 0 })
 		require.ErrorIs(t, err, api.ErrInvalid, "the cluster was founded with another election timeout")
+		require.ErrorContains(t, err, "election timeout of 1s, but")
 		h.startPeer(p)
 		h.requireUpdates(t, h.peers, "b")
 	})

@@ -189,7 +189,7 @@ func (p *raftlogPeer) checkConnected() error {
 		return errNotOpened
 	}
 	if info := node.Info(); info.Lease == 0 {
-		return fmt.Errorf("no majority of the peers has confirmed recently that this peer, a %s, is up to date", info.Role)
+		return fmt.Errorf("no majority of the peers has confirmed recently that this peer (%s) is up to date", info.Role)
 	}
 	return nil
 }

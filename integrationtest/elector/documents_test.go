@@ -222,7 +222,7 @@ func TestDocuments_GoAndMakeLinesNameExistingTargets(t *testing.T) {
 		}
 		dir := "../.."
 		if strings.HasPrefix(line.document, "examples/") || strings.HasPrefix(line.document, "docs/tasks/") || line.document == "docs/getting-started.md" {
-			continue // skip programs that the reader writes; TestTasks and the tests of examples run these programs
+			continue // skip programs that the reader writes; the tests of examples run these programs
 		}
 		if found := directory.FindStringSubmatch(line.text); found != nil {
 			dir = filepath.Join(dir, found[1])

@@ -112,7 +112,7 @@ var kubernetesMutants = []mutant{
 		breaks: "the candidate resigns while a controller still runs",
 		file:   "adapters/controllerruntime/manager.go",
 		edits:  []edit{{"if working || errors.Is(ended, leaderelection.ErrAlreadyStarted) {", "if errors.Is(ended, leaderelection.ErrAlreadyStarted) {"}},
-		tests:  "./adapters/controllerruntime -run ^TestManager_WaitsForHungControllerBeforeResigning$",
+		tests:  "./adapters/controllerruntime -run ^TestManager_KeepsLeadershipWhileControllerHangs$",
 	},
 	{
 		name:   "kubernetes/M3",

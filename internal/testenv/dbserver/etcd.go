@@ -18,7 +18,7 @@ import (
 )
 
 // etcdLimit is how long a server may take to start or to stop.
-const etcdLimit = 30 * time.Second
+const etcdLimit = 2 * time.Minute
 
 // EtcdConfig configures [StartEtcd]. The zero value is one server without TLS.
 type EtcdConfig struct {

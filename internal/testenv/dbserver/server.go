@@ -26,7 +26,7 @@ import (
 var ErrMissing = errors.New("dbserver: database is not installed")
 
 // stepLimit is how long a server may take to start or to stop on a busy machine.
-const stepLimit = time.Minute
+const stepLimit = 3 * time.Minute
 
 // Server is one database server. Only one goroutine at a time may call its methods.
 type Server struct {

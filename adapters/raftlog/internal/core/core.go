@@ -187,7 +187,7 @@ func New(cfg Config) (_ *Core, err error) {
 	}
 	if cfg.Election != c.replica.Election {
 		return nil, fmt.Errorf("%w: this peer is configured with an election timeout of %v, but that of the cluster is %v",
-			api.ErrInvalid, c.replica.Election, cfg.Election)
+			api.ErrInvalid, cfg.Election, c.replica.Election)
 	}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        c.self,

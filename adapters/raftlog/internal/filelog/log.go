@@ -286,7 +286,7 @@ func (s *segment) readFull(b []byte, offset int64) error {
 	case n == len(b):
 		return nil
 	case errors.Is(err, io.EOF):
-		return corrupt(s.name, offset+int64(n), "the file ends before the entry")
+		return corrupt(s.name, offset+int64(n), "the file ends before the end of the entry")
 	}
 	return fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, offset, err)
 }

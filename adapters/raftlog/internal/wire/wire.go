@@ -280,7 +280,7 @@ func CheckMembership(m api.Membership) error {
 	for _, id := range m.Removed {
 		size += len(id)
 		if len(id) > MaxString || size > maxRemovedBytes {
-			return fmt.Errorf("%w: the IDs of the removed peers are too long together", api.ErrTooLarge)
+			return fmt.Errorf("%w: the IDs of the removed peers are too long", api.ErrTooLarge)
 		}
 	}
 	return nil
