@@ -19,11 +19,10 @@
 //
 // # Guarantees
 //
-// If the transaction of a holder commits, then all transactions of holders with smaller tokens that commit have
-// committed before that transaction began to read, and no such transaction commits afterwards. This holds at
-// each isolation level from READ COMMITTED on. The transactions of one resource are executed one after the
-// other, because each locks the row of the resource until it ends; transactions of different resources are
-// independent.
+// If the transaction of a holder commits, each transaction of a holder with a smaller token was committed before
+// that transaction began to read, or is never committed. This holds at each isolation level from READ COMMITTED
+// on. The transactions of one resource are executed one after the other, because each locks the row of the
+// resource until it ends; transactions of different resources are independent.
 //
 // On PostgreSQL, at REPEATABLE READ and SERIALIZABLE, a transaction that had to wait for another fails
 // with a serialization error (40001), and can be repeated. On MySQL and MariaDB, such a transaction

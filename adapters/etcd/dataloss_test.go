@@ -19,7 +19,7 @@ import (
 func TestElection_ContinuesAfterDataLoss(t *testing.T) {
 	for _, c := range []struct {
 		name              string
-		restored, created bool // restored from a backup, which contains the election node if created is set
+		restored, created bool // restored from a backup; created means that it contains the election node
 		cutOff            bool // whether the leader's network is cut while etcd loses its data
 		deposed           bool // whether an earlier leader was cut off until its lease had expired
 	}{

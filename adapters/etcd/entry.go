@@ -45,7 +45,7 @@ type entry struct {
 	head             bool      // head reports whether a view has shown that the candidate is the head of the queue.
 	predecessor      string    // predecessor is the key of the predecessor in the last status.
 	next             bool      // next is the field Next of the last status.
-	leaseUnknown     bool      // leaseUnknown reports that a server has answered that it does not know the lease.
+	leaseUnknown     bool      // leaseUnknown reports that, since the last view, a server did not know the lease.
 }
 
 // keepaliveResult is the result of a keepalive.

@@ -162,7 +162,7 @@ func TestLeader_StopsIfKeyIsDeleted(t *testing.T) {
 }
 
 // TestLeader_StopsIfKeyIsDetachedFromLease checks that a leader stops, and that its transactions are rejected, after
-// another client has written its key without its lease: the other candidates ignore such a key. The key must be
+// another client has written its key without its lease: such a key does not count as a candidate's. The key must be
 // deleted although the end of the lease does not delete it any more.
 func TestLeader_StopsIfKeyIsDetachedFromLease(t *testing.T) {
 	srv := startServers(t, 1)

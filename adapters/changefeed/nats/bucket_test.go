@@ -94,7 +94,8 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	for _, c := range storetest.Cases() {
 		switch c.Name {
 		case "GoroutineLeaks", "Restart":
-			// Skip the cases that need the server for themselves: LeaderKilled restarts it while other tests run.
+			// Skip GoroutineLeaks, because other tests run in parallel, and Restart, because the subtest
+			// LeaderKilled below kills a server.
 		default:
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, backend) })
 		}

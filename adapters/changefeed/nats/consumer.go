@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// These errors end feeds, and the feeds of Changes.
+// These errors end the feeds of the record and those of Changes.
 var (
 	errDisconnected   = errors.New("there is no connection to a server")
 	errConsumerEnded  = errors.New("the consumer has ended")

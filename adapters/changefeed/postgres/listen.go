@@ -313,7 +313,7 @@ func closeConnection(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)
-	select { // the driver closes a failed connection in the background
+	select { // Wait until the driver has closed a failed connection in the background.
 	case <-conn.PgConn().CleanupDone():
 	case <-ctx.Done():
 	}

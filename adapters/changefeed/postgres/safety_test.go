@@ -90,8 +90,8 @@ func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 // standbys that are not connected and have a slot, but not logical slots and backups.
 func TestStart_CountsHiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
-	// Commits of this pool do not wait for the standby, because the role is dropped after the standby was
-	// stopped.
+	// Commits of this pool must not wait for the standby, because the test drops the role after it has stopped
+	// the standby.
 	pool, table := newPool(t, server.Addr(), withSetting("synchronous_commit", "local")), newTable()
 	createRecord(t, pool, table)
 	role := newRole(t, pool)

@@ -146,7 +146,7 @@ func CheckColumns(r changefeed.Record) error {
 	return nil
 }
 
-// textsOf returns the texts in r that candidates choose. The keys are the names of the fields.
+// textsOf returns the texts in r that candidates write, by the names of their fields.
 func textsOf(r changefeed.Record) map[string]string {
 	return map[string]string{"Epoch": r.Epoch, "Leader": r.Leader, "Session": r.Session, "Nominee": r.Nominee}
 }

@@ -22,9 +22,9 @@
 // Kubernetes, which have no risks, accept the parameter.
 //
 // Passwords are part of the address, or are given separately in Config.Password. They are not sent
-// without TLS to other machines unless Config.AllowPlainCredentials is set: other servers that a server
-// of NATS or Redis on this machine names are ignored, and the address of a server of MongoDB on this
-// machine must contain directConnection=true.
+// without TLS to other machines unless Config.AllowPlainCredentials is set. For that reason, if a server
+// of NATS or Redis on this machine names other servers, these are ignored, and the address of a server of
+// MongoDB on this machine must contain directConnection=true.
 //
 // ZooKeeper and etcd have elections of their own, in package leaderelection and in
 // adapters/etcd, so their addresses are rejected.
@@ -65,10 +65,11 @@ type Config struct {
 	// of the system. A parameter that permits connections without TLS, such as sslmode=prefer or
 	// tls=false, contradicts TLS: Open and Check reject it.
 	TLS *tls.Config
-	// AllowPlainCredentials permits connections without TLS that send credentials to a server
-	// which is not this machine: localhost, a loopback address, 0.0.0.0, :: or a Unix socket. By
-	// default Open and Check reject such addresses. PostgreSQL is an exception: without the parameter
-	// sslmode, a password is sent with sslmode=verify-full, and with it as the parameter determines.
+	// AllowPlainCredentials permits connections without TLS that send credentials to a server on another
+	// machine. A server is on this machine if its host is localhost, a loopback address, 0.0.0.0, :: or a
+	// Unix socket. By default Open and Check reject addresses that need the permission. PostgreSQL is an
+	// exception: without the parameter sslmode, a password is sent with sslmode=verify-full only; with it, the
+	// parameter determines whether TLS is used.
 	AllowPlainCredentials bool
 }
 

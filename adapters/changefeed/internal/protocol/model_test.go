@@ -343,7 +343,7 @@ func (c *checker) execute(s system, i int, r pending, late bool) {
 		s.missing = false
 		s.epochs++
 		rec.Epoch = fmt.Sprint("0.", s.epochs)
-		rec.Term = max(rec.Term, 100*uint64(s.epochs)) // 100 units per epoch represent the wall clock
+		rec.Term = max(rec.Term, 100*uint64(s.epochs)) // stands for the wall clock, which advances between creations
 		s.write(uint16(c.records.numberOf(rec)))
 		c.step(s, i, Responded, OK, 0, names[i]+" creates the record")
 	case r.op == Create && !s.missing:

@@ -20,8 +20,8 @@ type Record struct {
 	Version string
 }
 
-// Released reports whether the last leader has released the record, so that the next leader need
-// not wait. An unclaimed record is not released.
+// Released reports whether the last leader has released the record, so that the next leader does not have to wait. An
+// unclaimed record, which no candidate has claimed since it was created, is not released.
 func (r Record) Released() bool { return r.Leader == "" && r.Session == "" && r.Term > 0 && r.TTL == 0 }
 
 // MaxTerm is the greatest term of a record. All stores keep integers up to MaxTerm exactly. Only a record that was

@@ -31,12 +31,13 @@ func (m *machine) sendNextRequest() {
 	case m.Leaving:
 		m.sendRelease()
 	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring() || m.mustYield()):
-		// Release the record by R2, R7 or R9 of docs/changefeed.md.
+		// Release the record, because another candidate should lead: this one has no working feed (R7 of
+		// docs/changefeed.md), another one is the transfer target (R2), or this one must yield (R9).
 		if m.isDue(m.ReleaseAt) {
 			m.sendRelease()
 		}
 	case m.Current.Leader == "" && m.Current.TTL > 0 && m.Current.Term < m.GreatestTerm:
-		// R10: raise the term of the unclaimed record.
+		// R10: raise the term of an unclaimed record that has replaced a lost one above the terms of the lost one.
 		next := m.Current
 		next.Term = m.unclaimedTerm()
 		m.send(RaiseTerm, next)
@@ -57,8 +58,8 @@ func (m *machine) isTransferring() bool {
 	return m.Known && m.Current.Nominee != "" && m.Current.Nominee != m.cfg.ID
 }
 
-// mayClaim implements R2: a candidate claims a record that contains its own session, that its
-// leader has released, or that no leader has renewed for long enough.
+// mayClaim implements R2: a candidate claims a record that contains its own session, that its leader has released for
+// any candidate or for this one, or that no leader has renewed for long enough.
 func (m *machine) mayClaim() bool {
 	return m.isDue(m.HoldUntil) &&
 		(m.Current.Session == m.cfg.Session ||

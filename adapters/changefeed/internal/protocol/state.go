@@ -61,7 +61,7 @@ type State struct {
 	Hinted bool
 	// GreatestTerm is the greatest term that the candidate has observed.
 	GreatestTerm uint64
-	// ReportedTerm is the term of the last leader that was reported.
+	// ReportedTerm is the term of the last leader that the action ReportLeader has reported.
 	ReportedTerm uint64
 	// Epoch is the epoch of the last observed record, also while the record is missing.
 	Epoch string
@@ -78,8 +78,8 @@ type State struct {
 	// FeedSeq and FeedEpoch are the Seq and the Epoch of the last record that the feed has delivered.
 	FeedSeq   uint64
 	FeedEpoch string
-	// If ExpectedSeq is not 0, the feed must deliver a record with this Seq in ExpectedEpoch, or a
-	// later one, until ExpectedBy.
+	// If ExpectedSeq is not 0, the feed is replaced unless it delivers, until ExpectedBy, the record with this Seq
+	// in ExpectedEpoch, or a later one.
 	ExpectedSeq   uint64
 	ExpectedEpoch string
 	ExpectedBy    Time
@@ -94,7 +94,7 @@ type State struct {
 	SentAt Time
 	// Failures is the number of failures since the last success, at most maxFailures.
 	Failures uint8
-	// RetryAt is when to send the next request.
+	// RetryAt is the time before which no request is sent, because earlier ones have failed.
 	RetryAt Time
 
 	// Unresolved reports whether the response to a claim or heartbeat was lost that may still be
