@@ -132,7 +132,7 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{"r.Names = c.queue.unverified", "r.Names = c.queue.unverified[:1]"},
 		},
-		tests: "./internal/zk/contender -run ^TestReceiveFound$",
+		tests: "./internal/zk/contender -run ^TestFindContender_ChecksOnlyUnrecognizedNames$",
 	},
 	{
 		name: "contender/event/before", breaks: "the deletion of the contender before the predecessor is ignored",
@@ -314,7 +314,7 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{"!Recognized(r.Name) && !reply.Ephemeral:", "!Recognized(r.Name) && false:"},
 		},
-		tests: "./internal/zk/contender -run ^TestReceiveFound$",
+		tests: "./internal/zk/contender -run ^TestFindContender_ChecksOnlyUnrecognizedNames$",
 	},
 	{
 		name: "contender/wait/ignored", breaks: "an ignored child still counts",

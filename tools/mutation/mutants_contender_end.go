@@ -28,7 +28,7 @@ var contenderEndMutants = []mutant{
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{
 			{`	case c.over() != nil:
-		c.leave(c.over(), false) // expiry deletes the znode first
+		c.leave(c.over(), false) // the expiry has deleted the znode, before the contender noticed the expiry
 `, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Expiry$",

@@ -350,7 +350,7 @@ func TestWait_NextIsReported(t *testing.T) {
 }
 
 // Only a znode with an unrecognized name is inspected: it is a contender if it is ephemeral.
-func TestReceiveFound(t *testing.T) {
+func TestFindContender_ChecksOnlyUnrecognizedNames(t *testing.T) {
 	const foreign, twin = "n_0000000003", "n_0000000005"
 	t.Run("predecessor", func(t *testing.T) {
 		s := newScript(t, electionConfig)
@@ -437,7 +437,7 @@ func TestReceiveList_PlainNames(t *testing.T) {
 }
 
 // After a reconnect, watches are set again. Only the next contender lists the queue.
-func TestResetWatches(t *testing.T) {
+func TestResetWatches_OnlyNextListsQueue(t *testing.T) {
 	reconnect := func(c *connection.State) { c.Epoch++ }
 	s := follow(t, electionConfig)
 	s.connect(reconnect, "send read own own-latch-5 reset", "send list reset")
