@@ -17,6 +17,7 @@ import (
 func TestFollowerCommand_RunsForEachLeader(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
+	h.flags[len(h.flags)-1] = "20s" // the session timeout: no session may expire on a machine that stalls
 	a := h.lead("a", graceful, "--value", "10.0.0.1:80")
 	b := h.run("b", graceful, "--leader-begin-command", "echo begins", "--leader-end-command", "echo ends",
 		"--follower-command", `trap 'echo stopped; exit' TERM; echo "$ELECTOR_ROLE of $ELECTOR_LEADER"; while :; do sleep 0.01; done`)

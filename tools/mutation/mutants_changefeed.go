@@ -469,7 +469,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/postgres-pooler-settings", breaks: "a store behind a pooler changes settings of sessions that others use",
 		file: "adapters/changefeed/postgres/shared.go",
 		edits: []edit{
-			{"if s.polled { // Set nothing", "if false { // Set nothing"},
+			{"if s.polled { // Change no setting", "if false { // Change no setting"},
 		},
 		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_KeepsSettingsOfSessions$",
 	},

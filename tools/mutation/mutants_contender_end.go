@@ -103,7 +103,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/leave/lost", breaks: "a deletion without a reply counts",
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{
-			{`	case errors.Is(reply.Err, ErrLost): // remove retries
+			{`	case errors.Is(reply.Err, ErrLost): // remove sends the deletion again
 `, `	case errors.Is(reply.Err, ErrLost):
 		c.finish(nil)
 `},

@@ -228,7 +228,7 @@ func (w *model) verifyWaiting() {
 			switch {
 			case !watches(predecessor, dataWatch):
 				w.fail("nothing happens any more, and %s does not watch its predecessor", n.name)
-			case !m.machine.looksAhead() && m.machine.cfg.Admit == nil && !m.machine.timers.set.has(PrepareTimer):
+			case !m.machine.looksAhead() && m.machine.cfg.Admit == nil && m.machine.queue.place != next && !m.machine.timers.set.has(PrepareTimer):
 				w.fail("nothing happens any more, and %s never prepares for its turn", n.name)
 			case !m.machine.looksAhead():
 			case !watches(n.name, childWatch):
