@@ -36,7 +36,7 @@ func main() {
 }
 
 var errUsage = errors.New("usage: repository tidy | check | test DIR ... | version vX.Y.Z | tag | " +
-	"types -platform GOOS/GOARCH [-tests] PACKAGES | site [-o DIR] [-external] | adopters [-original] NAME=CHECKOUT...")
+	"types -platform GOOS/GOARCH [-tests] PACKAGES | site [-o DIR] [-external] | adopters [-original] NAME=CHECKOUT [NAME=CHECKOUT ...]")
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
