@@ -18,14 +18,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // waitLimit is how long a test waits for an event that must occur.
-const waitLimit = 10 * time.Second
+const waitLimit = time.Minute
 
 // The session timeouts of clients. A client detects a dead connection after half to two thirds of its timeout. A
 // client with a single server then waits for a second before it reconnects, so a session with the short timeout may
 // expire in the meantime.
 const (
-	shortSession = 2 * time.Second
-	longSession  = 4 * time.Second // the longest timeout that the server grants
+	shortSession = 4 * time.Second
+	longSession  = 20 * time.Second // the longest timeout that the server grants
 )
 
 // node is the path of a znode that exists in each test.
@@ -41,7 +41,7 @@ type proxiedTest struct {
 func newProxied(t *testing.T) *proxiedTest {
 	t.Helper()
 	h := &proxiedTest{Test: &bubble.Test{T: t, Server: startServer(t)}}
-	h.Operator, _ = connect(t, h.Server.Addr())
+	h.Operator, _ = connectFor(t, h.Server.Addr(), longSession)
 	_, err := h.Operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	h.proxy = newProxy(t, h.Server.Addr())
