@@ -102,7 +102,7 @@ func TestMulti_DoesNotSendInvalidTransaction(t *testing.T) {
 	})
 }
 
-// TestMulti_TimesOutWithoutReply checks that Multi returns 1.5 s after the end of the leadership if the client
+// TestMulti_TimesOutWithoutReply checks that Multi returns 1.5 s after the leadership has ended if the client
 // library neither receives a reply nor reports an error.
 func TestMulti_TimesOutWithoutReply(t *testing.T) {
 	withRegister(t, func(h *harness) {

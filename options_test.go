@@ -353,7 +353,7 @@ func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 }
 
 // TestWithSessionTimeout_RejectsLongerThanGranted checks that NewElection and Observe reject a session timeout
-// that is longer than the one that the servers have granted.
+// that is longer than the timeout that the servers have granted.
 func TestWithSessionTimeout_RejectsLongerThanGranted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn, _, err := h.srv.Connect(time.Minute)

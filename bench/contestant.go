@@ -49,7 +49,7 @@ type contestant interface {
 	leave(candidate int) (at int64, err error)
 	// leaveNext makes the next n candidates leave as soon as they become the head of the queue.
 	leaveNext(n int) error
-	// queued returns the number of candidates that are or were in line: they know their position and watch their predecessor.
+	// queued returns the number of candidates that have joined: they know their position and watch their predecessor.
 	queued() (int, error)
 	// acquisitions returns a channel that reports each candidate that has become the leader, or
 	// has acquired the lock.

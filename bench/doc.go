@@ -48,9 +48,9 @@
 // # Rows
 //
 // First join: the time until a candidate leads an election without other candidates. Second join: the time until
-// a candidate that joins behind a leader is in line: it knows its position and watches its predecessor.
+// a candidate that joins behind a leader has joined: it knows its position and watches its predecessor.
 //
-// Join of many candidates at the same time: the time until all of them are in line. Curator
+// Join of many candidates at the same time: the time until all of them have joined. Curator
 // and zk.Lock do not report that, nor do contenders for a mutex; there the server's number of watches is used.
 //
 // Leading many elections on one connection: the time until one session leads all of them. Each has one

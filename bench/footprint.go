@@ -39,11 +39,11 @@ type footprintRows struct{ goroutines, heap, stacks, resident, peak *row }
 type waiting string
 
 const (
-	// waitingUnobserved stands for candidates that have no goroutine except that of ElectLeader.
+	// waitingUnobserved means candidates that have no goroutine except that of ElectLeader.
 	waitingUnobserved waiting = "candidate"
-	// waitingObserved stands for candidates with different names, each with a goroutine that receives its statuses.
+	// waitingObserved means candidates with different names, each with a goroutine that receives its statuses.
 	waitingObserved waiting = "observed candidate"
-	// waitingForMutex stands for goroutines that wait for a mutex.
+	// waitingForMutex means goroutines that wait for a mutex.
 	waitingForMutex waiting = "contender for a mutex"
 )
 

@@ -12,7 +12,7 @@ import (
 // idleTimeout is the session timeout of contestants in measurements of idle candidates.
 const idleTimeout = 4 * time.Second
 
-// measureIdle counts the transactions per minute that idle candidates of one election cause. Each row stands for one
+// measureIdle counts the transactions per minute that idle candidates of one election cause. Each row is for one
 // candidate, beginning with the leader, and each candidate uses a separate session. All contestants are measured at
 // the same time.
 func (b *bench) measureIdle(ctx context.Context, rows []*row) error {

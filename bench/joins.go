@@ -35,7 +35,7 @@ func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error 
 	return b.interleaveTurns(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
 }
 
-// measureSecondJoins measures a candidate that joins an election with a leader, until it is in line: it knows its
+// measureSecondJoins measures a candidate that joins an election with a leader, until it has joined: it knows its
 // position and watches its predecessor. Contestants that do not report that are absent.
 func (b *bench) measureSecondJoins(ctx context.Context, r *row) error {
 	defer reset(b.contestants)
@@ -43,7 +43,7 @@ func (b *bench) measureSecondJoins(ctx context.Context, r *row) error {
 	for _, c := range b.contestants {
 		switch _, err := c.queued(); {
 		case errors.Is(err, errors.ErrUnsupported):
-			r.Missing[c.name()] = "does not report when it is in line"
+			r.Missing[c.name()] = "does not report when it has joined"
 			continue
 		case err != nil:
 			return err
@@ -66,7 +66,7 @@ func (b *bench) measureSecondJoins(ctx context.Context, r *row) error {
 	return b.interleaveTurns(ctx, []*row{r}, b.warmJoins, b.rounds, b.pause, turns)
 }
 
-// timeSecondJoin lets a candidate join behind the leader, and returns the time until it is in line.
+// timeSecondJoin lets a candidate join behind the leader, and returns the time until it has joined.
 func (q *queue) timeSecondJoin(ctx context.Context) (time.Duration, error) {
 	before, err := q.contestant.queued()
 	if err != nil {
@@ -128,7 +128,7 @@ func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duratio
 }
 
 // measureMassJoins measures how long n candidates that join an election at the same time, or n contenders for a
-// mutex, need until all are in line: they know their positions and watch their predecessors. The time includes the
+// mutex, need until all have joined: they know their positions and watch their predecessors. The time includes the
 // construction of contenders, and that of candidates if construct is set.
 func (b *bench) measureMassJoins(ctx context.Context, r *row, kind recipe, n, rounds int, construct bool) error {
 	defer reset(b.contestants)
@@ -157,7 +157,7 @@ func (b *bench) joinAll(ctx context.Context, c contestant, kind recipe, n int, c
 }
 
 // joinCandidates lets n candidates join the election at dir at the same time, or n contenders the mutex at dir. Their
-// sessions must be connected. It returns the time until all of them are in line.
+// sessions must be connected. It returns the time until all of them have joined.
 func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, kind recipe, n int, construct bool) (time.Duration, error) {
 	before, err := b.server.settledWatches(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, ki
 		c.join(kind, candidate, candidate%sharedSessions, dir)
 	}
 	if _, err := c.queued(); kind == mutex || errors.Is(err, errors.ErrUnsupported) {
-		// Only the number of watches on the server shows that these candidates are in line.
+		// Only the number of watches on the server shows that these candidates have joined.
 		err := b.server.waitWatches(ctx, before+n-1)
 		return time.Duration(now() - at), err
 	}

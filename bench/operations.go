@@ -27,7 +27,7 @@ const (
 	operationQueue operation = "queue"
 )
 
-// repeated contains the functions for an operation that one session repeats: run executes it once.
+// repeated contains the functions for an operation that a session repeats: run executes it once.
 type repeated struct {
 	run   func() error
 	close func() error

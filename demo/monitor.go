@@ -45,7 +45,7 @@ func (m *monitor) startClock() (now time.Time) {
 	return now
 }
 
-// allowEnd makes addStatus accept the end of a candidacy, which is a problem before the last step.
+// allowEnd makes addStatus accept that a candidacy ends, which is a problem before the last step.
 func (m *monitor) allowEnd() { m.updateState(func() { m.ending = true }) }
 
 // addCandidacy records a new candidacy.
@@ -70,7 +70,7 @@ func (m *monitor) addStatus(p *participant, election *leaderelection.Election, s
 			m.problem = fmt.Errorf("the candidacy of %s has ended: %w", p.name, s.Err)
 		}
 		p.status, p.since = s, time.Now()
-		// At its end the demo closes the connections of the participants, and does not print
+		// Before it exits, the demo closes the connections of the participants, and does not print
 		// that their candidacies end.
 		if !m.ending || !errors.Is(s.Err, leaderelection.ErrConnClosed) {
 			m.printEvent(p, p.describe(), p.style())

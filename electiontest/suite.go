@@ -22,7 +22,7 @@ const (
 type suite struct {
 	TB
 	group   *Group
-	done    chan struct{} // closed at the end of the case, to end the goroutines that read channels
+	done    chan struct{} // closed when the case returns, to end the goroutines that read channels
 	readers sync.WaitGroup
 
 	mu         sync.Mutex

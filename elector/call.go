@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// slowHandler is how long a handler may run after the end of its context before a message is logged. The message is
+// slowHandler is how long a handler may run after its context is done before a message is logged. The message is
 // not an error, because a handler may use the whole Grace.
 const slowHandler = time.Second
 

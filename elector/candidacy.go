@@ -42,7 +42,7 @@ func (l *loop) joinElection() (abandoned bool, err error) {
 		err       error
 	}
 	// The candidate may depend on the context of NewCandidate, and must not resign before End has returned.
-	// So the end of the context of Run cancels the context of NewCandidate only while NewCandidate runs.
+	// So the context of Run cancels the context of NewCandidate only while NewCandidate runs.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
 	unlink := context.AfterFunc(l.ctx, cancel)
 	created, tooLate := make(chan result), make(chan struct{})

@@ -39,7 +39,7 @@ func serverConfig(servers int) ensemble.Config {
 }
 
 // faultyEnsemble is an ensemble whose servers tests may stop. The first test that uses the ensemble starts it, and
-// each test repairs it at its end.
+// each test repairs it before it returns.
 type faultyEnsemble struct {
 	servers int
 

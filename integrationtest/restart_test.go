@@ -109,7 +109,7 @@ func (r *restartRound) run(t *testing.T) (lost int) {
 	return lost
 }
 
-// connectNew connects new clients until one that tries the frozen server first connects within half of its session
+// connectNew connects new clients until a client that tries the frozen server first connects within half of its session
 // timeout. One attempt is not enough, because the servers may need longer on a busy machine.
 func (r *restartRound) connectNew(t *testing.T, timeout time.Duration) {
 	for end := time.Now().Add(testenv.WaitLimit); ; {

@@ -238,7 +238,7 @@ func TestCandidate_LeavesIfItCannotJoinNewElection(t *testing.T) {
 }
 
 // TestCandidate_EndsWithErrorOfEitherElection checks that an error that ends the candidacy in one election also
-// ends the candidacy in the other one, and is returned by ElectLeader.
+// ends the candidacy in the other election, and is returned by ElectLeader.
 func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	failure := errors.New("failure")
 	t.Run("old", func(t *testing.T) {

@@ -154,7 +154,7 @@ var cancellableCalls = map[string]func(t *testing.T, conn, other *zk.Conn) (call
 
 // TestCalls_DistinguishContextCauseFromAnswer checks that a call does not mistake the cause of its context for an
 // answer of the servers. A program can cancel a group of goroutines with the error of the first one, for example
-// zk.ErrNodeExists, and a call of another goroutine must not conclude that its own znode exists. The context ends
+// zk.ErrNodeExists, and a call of another goroutine must not conclude that its znode exists. The context ends
 // before the call, or while the servers process the n-th request.
 func TestCalls_DistinguishContextCauseFromAnswer(t *testing.T) {
 	for name, prepare := range cancellableCalls {

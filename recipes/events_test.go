@@ -192,7 +192,7 @@ func TestEvents_QueueReportsItems(t *testing.T) {
 	})
 }
 
-// TestQueue_EmitsEndedOnlyAfterOpened checks that a queue that nobody has read emits no events when it is closed,
+// TestQueue_EmitsEndedOnlyAfterOpened checks that a queue that no consumer has read emits no events when it is closed,
 // and that a queue that has emitted Opened emits Ended exactly once when its connection is closed.
 func TestQueue_EmitsEndedOnlyAfterOpened(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {

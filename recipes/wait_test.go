@@ -15,7 +15,7 @@ import (
 
 // TestWait_ReturnsIfContextCauseIsSessionLoss checks that a waiting call returns when its context ends with the
 // cause ErrSessionExpired, because the context belongs to a hold that was lost with its session. A waiting call
-// survives the end of its own session, so a call that confuses the two would retry without a pause. The test uses
+// survives the expiry of its own session, so a call that confuses the two would retry without a pause. The test uses
 // real time, because time does not pass in a bubble in which a goroutine never blocks.
 func TestWait_ReturnsIfContextCauseIsSessionLoss(t *testing.T) {
 	srv := zktest.Start(t)

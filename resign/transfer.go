@@ -52,7 +52,7 @@ func (q Queue) Transfer(ctx context.Context, id string) error {
 }
 
 // transferFrom is like Transfer, but returns an error as soon as another leader than the given one leads,
-// or the same one with another token. The zero value stands for any leader.
+// or the same one with another token. The zero value means any leader.
 func (q Queue) transferFrom(ctx context.Context, leader leaderelection.CandidateInfo, id string) error {
 	for {
 		candidates, err := q.Candidates(ctx)

@@ -45,7 +45,7 @@ func WithDialer(dial func(network, address string, timeout time.Duration) (net.C
 // the client library have the level Debug. slog.DiscardHandler suppresses all.
 func WithLogger(log *slog.Logger) Option { return optionFunc(func(d *dialer) { d.log = log }) }
 
-// maxReply is the maximum size of a reply, unless WithClient sets another one. Servers accept requests of 1 MiB by
+// maxReply is the maximum size of a reply, unless WithClient sets another limit. Servers accept requests of 1 MiB by
 // default. Lists of children can be larger, but are far smaller than maxReply. Without a limit, the client library
 // allocates as many bytes as the beginning of a packet announces, even if the packet comes from a program that is
 // not a ZooKeeper server.

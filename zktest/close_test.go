@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestClose_ReturnsDuringFault checks that Close does not wait for the end of a fault.
+// TestClose_ReturnsDuringFault checks that Close does not wait until a fault is over.
 func TestClose_ReturnsDuringFault(t *testing.T) {
 	for name, fault := range map[string]func(*zktest.Server){
 		"paused":     (*zktest.Server).Pause,

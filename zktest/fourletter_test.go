@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFourLetter_WaitsForEndOfFault checks that a server answers a four-letter word only after the end of a black
-// hole or a pause.
+// TestFourLetter_WaitsForEndOfFault checks that a server answers a four-letter word only when a black
+// hole or a pause is over.
 func TestFourLetter_WaitsForEndOfFault(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
 		"black hole": {func(s *zktest.Server) { s.Blackhole(zktest.ToServer) }, func(s *zktest.Server) { s.Heal() }},

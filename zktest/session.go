@@ -116,7 +116,7 @@ func (e *ensemble) expireSessions(timer int) {
 }
 
 // closeSession deletes the session and its ephemeral znodes in one transaction. asked is true if the
-// client has requested the end of the session: then the caller sends the reply, adds the log entry
+// client has requested to close the session: then the caller sends the reply, adds the log entry
 // and closes the connection.
 func (e *ensemble) closeSession(s *session, asked bool) {
 	t := e.beginTxn()

@@ -99,7 +99,7 @@ func endElection(ctx context.Context, o *options, store Store) (Record, error) {
 		}
 		ended := o.unclaimedRecord()
 		ended.Ended = true
-		err = store.Create(ctx, ended) // If another client has created the record first, the next pass marks that one.
+		err = store.Create(ctx, ended) // If another client has created the record first, the next pass marks that record.
 		switch {
 		case errors.Is(err, ErrNoRecord):
 			return Record{}, nil // The table or bucket does not exist, so there are no candidates.

@@ -50,8 +50,8 @@ func TestDeleteElection_EndsElectionWithoutRecord(t *testing.T) {
 	require.ErrorIs(t, changefeed.DeleteElection(nil), leaderelection.ErrInvalid)
 }
 
-// TestRestartElection_ExcludesCandidatesOfEndedElection checks that a candidate that did not notice the end of
-// an election does not participate in the next election, and that tokens increase.
+// TestRestartElection_ExcludesCandidatesOfEndedElection checks that a candidate that has not noticed that
+// its election has ended does not participate in the next election, and that tokens increase.
 func TestRestartElection_ExcludesCandidatesOfEndedElection(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")

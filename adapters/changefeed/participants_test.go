@@ -161,7 +161,7 @@ func (h *harness) measureTimeWithoutLeader(d time.Duration, candidates []*candid
 	return longest
 }
 
-// TestElection_HasLeaderDespiteBrokenParticipant checks that one candidate whose store is broken does not prevent the
+// TestElection_HasLeaderDespiteBrokenParticipant checks that a candidate whose store is broken does not prevent the
 // election of a leader. The healthy leaders resign, because then the broken candidate can interfere.
 func TestElection_HasLeaderDespiteBrokenParticipant(t *testing.T) {
 	for name, damage := range brokenStores() {

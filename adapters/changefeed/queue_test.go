@@ -256,7 +256,7 @@ func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s.injectPartitions(members)
 	time.Sleep(8 * period)
 	best := members[0].current()
-	// Let the candidates join again: one that has lost several claims yields to the others until it leads.
+	// Let the candidates join again: a candidate that has lost several claims yields to the others until it leads.
 	for _, m := range members[1:] {
 		if changefeed.Ready(m.current()) {
 			best = m.current()

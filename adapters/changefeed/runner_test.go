@@ -583,7 +583,7 @@ func TestElection_LogsWhyCandidateDoesNotLead(t *testing.T) {
 }
 
 // TestElection_ClosedConnectionEndsCandidacy checks that a candidacy ends when the connection of its store was
-// closed, because the store cannot open another one.
+// closed, because the store cannot open another connection.
 func TestElection_ClosedConnectionEndsCandidacy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Bool

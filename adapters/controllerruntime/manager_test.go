@@ -266,7 +266,7 @@ func TestManager_DoesNotResignIfOtherLockIsLost(t *testing.T) {
 }
 
 // TestManager_ResignsAfterControllerTimeout checks that a candidate resigns after a controller has failed with an
-// error such as context.DeadlineExceeded: it must not be taken for the end of the manager's grace period.
+// error such as context.DeadlineExceeded: it does not mean that the manager's grace period has ended.
 func TestManager_ResignsAfterControllerTimeout(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	r := start(t, c, newOptions(), func(context.Context) error { return fmt.Errorf("list: %w", context.DeadlineExceeded) })

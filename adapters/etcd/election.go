@@ -154,7 +154,7 @@ func (e *Election) runCandidacy(ctx context.Context) error {
 		if !e.options.rejoin || ctx.Err() != nil || !errors.Is(err, leaderelection.ErrSessionExpired) {
 			return err
 		}
-		// Joining the queue again can take long, so first publish that the candidate leads and follows nobody.
+		// Joining the queue again can take long, so first publish that the candidate leads and has no predecessor.
 		e.log.Info("rejoining with a new lease", "id", e.ID(), "err", err)
 		e.candidacy.Publish(leaderelection.Status{})
 		lost := errors.Is(err, errDataLost)

@@ -171,7 +171,7 @@ func (n *entry) retryTime() time.Time {
 }
 
 // sendDueRequests sends a keepalive and starts a read of the queue, if they are due. Each request has a time
-// limit, so that another one is sent if its response is lost. The goroutines that wait for responses must not
+// limit, so that another request is sent if its response is lost. The goroutines that wait for responses must not
 // access n.lease.
 func (n *entry) sendDueRequests(now time.Time) {
 	client, limit := n.election.client, min(n.lease.ttl/2, requestLimit)
@@ -226,7 +226,7 @@ func (n *entry) handleChange(revision int64) {
 }
 
 // handleKeepalive handles the result of a keepalive. A successful one is stored in the lease, and the leader reads
-// the queue to confirm it. After a failure, another one is scheduled; if etcd does not know the lease, a read is.
+// the queue to confirm it. After a failure, another keepalive is scheduled; if etcd does not know the lease, a read is.
 func (n *entry) handleKeepalive(r keepaliveResult) {
 	event := event.Event{Kind: event.Checked, Err: r.err}
 	n.keepaliveFailed = r.err != nil
@@ -292,7 +292,7 @@ func (n *entry) handleView(r viewResult) error {
 	}
 	// Read the queue periodically as well, because a watch can stop without an error.
 	interval := n.lease.ttl
-	if v.detached { // Read more often: the end of the predecessor's lease does not delete its key.
+	if v.detached { // Read more often: when the predecessor's lease ends, its key remains.
 		interval /= 4
 	}
 	n.nextView = time.Now().Add(interval)
@@ -339,7 +339,7 @@ func (n *entry) lead(v *view) {
 		n.nextKeepalive = time.Now()
 	}
 	if v.term != n.lease.acknowledged.term {
-		// The keepalive was not confirmed, because the cluster has elected another leader since. Send another one.
+		// The keepalive was not confirmed, because the cluster has elected another leader since. Send another keepalive.
 		n.nextKeepalive = earlierTime(n.nextKeepalive, n.retryTime())
 	}
 	if !n.isLeader() && n.lease.isSufficient(time.Now()) {

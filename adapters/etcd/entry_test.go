@@ -163,7 +163,7 @@ func TestLeader_StopsIfKeyIsDeleted(t *testing.T) {
 
 // TestLeader_StopsIfKeyIsDetachedFromLease checks that a leader stops, and that its transactions are rejected, after
 // another client has written its key without its lease: such a key does not count as a candidate's. The key must be
-// deleted although the end of the lease does not delete it any more.
+// deleted although it does not belong to the lease any more.
 func TestLeader_StopsIfKeyIsDetachedFromLease(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()

@@ -94,7 +94,7 @@ type observer struct {
 	known        position // known is the position of the last snapshot, to recognize a loss of data.
 	observations chan leaderelection.Observation
 
-	// leaders detects changes of the leader. The zero CandidateInfo stands for the absence of a leader.
+	// leaders detects changes of the leader. The zero CandidateInfo means that there is no leader.
 	leaders limit.Changes[leaderelection.CandidateInfo]
 }
 

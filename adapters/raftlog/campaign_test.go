@@ -50,8 +50,8 @@ func TestLeadership_ExpiresDespiteLeaseForLaterQueue(t *testing.T) {
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestLeadership_IsNotExtendedAfterElectionEnd checks that a lease that the peer renews after the end of the
-// election does not extend a leadership, even before the candidate's goroutine has noticed the end: another
+// TestLeadership_IsNotExtendedAfterElectionEnd checks that a lease that the peer renews after the
+// election has ended does not extend a leadership, even before the candidate's goroutine has noticed the end: another
 // peer may restart the election.
 func TestLeadership_IsNotExtendedAfterElectionEnd(t *testing.T) {
 	c, loop := newCampaign(t)

@@ -127,7 +127,7 @@ func (n diskWithoutDescriptors) Create(name string) (disk.File, error) {
 }
 
 // TestCompactFile_UnreadableFileIsRenamed checks that a file that cannot be opened or copied is renamed, and
-// that one message contains the reason. The peer must neither copy a file that is not a snapshot nor log a part
+// that a single message contains the reason. The peer must neither copy a file that is not a snapshot nor log a part
 // of it, because another user could have made the path refer to a secret file.
 func TestCompactFile_UnreadableFileIsRenamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")

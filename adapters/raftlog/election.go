@@ -204,7 +204,7 @@ func (e *Election) ElectLeader() error {
 	})
 }
 
-// publishedQueue is a queue that the loop has published, and that nobody modifies any more.
+// publishedQueue is a queue that the loop has published, and that no code modifies any more.
 type publishedQueue struct {
 	replica.Election
 	// After the end of the election, last is the last queue before it, and lease is the lease of the

@@ -425,7 +425,7 @@ func TestResign_ReturnsErrUnconfirmedWithoutMajority(t *testing.T) {
 }
 
 // TestCandidate_EndsDespiteBlockedStateMachine checks that a blocked state machine delays neither the
-// resignation of a candidate at its peer, nor the end of its candidacy in an ended election.
+// resignation of a candidate at its peer, nor the return of ElectLeader in an ended election.
 func TestCandidate_EndsDespiteBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]

@@ -128,11 +128,11 @@ type loopState struct {
 	n        *Node
 	c        *core.Core
 	now      time.Time                  // the time at which the loop began to wait in this iteration
-	lease    time.Duration              // the end of the published lease, on the clock of the node
+	lease    time.Duration              // when the published lease ends, on the clock of the node
 	token    uint64                     // the token of the newest request
 	waiting  map[uint64]chan core.Reply // the channels on which the callers wait for replies, by token
 	hadLease bool                       // the node had a lease at the last call of signalCandidates
-	leaseEnd time.Duration              // the end of the lease at that call, on the clock of the node
+	leaseEnd time.Duration              // when the lease ended as of that call, on the clock of the node
 	dropped  transport.Reporters        // limits how often errors of frames are logged, by the text of the error
 	removed  bool                       // this peer knows that it was removed from the cluster
 

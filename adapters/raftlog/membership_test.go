@@ -380,7 +380,7 @@ func TestIdentity_RejectsVoterThatLostItsDisk(t *testing.T) {
 		h.proposeAll(t, leader, numberedUpdates("a", 10)...)
 		h.crashPeer(wiped)
 		delete(h.disks, wiped.ID)
-		heal := h.isolate(wiped) // isolate the peer, so that nobody refuses it and it founds the cluster again
+		heal := h.isolate(wiped) // isolate the peer, so that no peer refuses it and it founds the cluster again
 		n := h.startPeer(wiped)
 		heal()
 		waitFor(t, "the peer has stopped", func() bool { return n.Err() != nil })

@@ -263,7 +263,7 @@ func copyTo(fsys disk.FS, name string, from io.Reader, size int64) error {
 }
 
 // offerSnapshot offers a staged snapshot to the core. If the core does not need the snapshot, or the frame
-// announces another one, offerSnapshot deletes the staged file.
+// announces another snapshot, offerSnapshot deletes the staged file.
 func (n *Node) offerSnapshot(from string, frame []byte, name string, meta snapshot.Meta) error {
 	var rejected error
 	installing := false

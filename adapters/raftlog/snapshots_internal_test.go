@@ -14,7 +14,7 @@ import (
 )
 
 // TestSending_NewerSnapshotCancelsOlder checks that beginSnapshot cancels an older snapshot that is being sent
-// to the same peer, and that the end of the older snapshot does not count as the end of the newer one.
+// to the same peer, and that the older snapshot, when it ends, does not count as the newer snapshot.
 func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	s := sending{}
 	first, _, endFirst := s.beginSnapshot(t.Context(), "b")

@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// waitLimit is how long a benchmark waits, on a busy machine, for a status or for the end of a candidacy.
+// waitLimit is how long a benchmark waits, on a busy machine, for a status or for a candidacy to end.
 const waitLimit = time.Minute
 
 // election runs the candidates of one election. Only the goroutine of the benchmark calls its methods.

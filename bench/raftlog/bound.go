@@ -61,7 +61,7 @@ func (theoreticalLog) measure(ctx context.Context, dir string, clients int, p be
 			var reply [8]byte
 			for {
 				if _, err := io.ReadFull(near, reply[:]); err != nil {
-					report(writtenRound{err: err}) // after the last round, nobody receives this error
+					report(writtenRound{err: err}) // after the last round, no goroutine receives this error
 					return
 				}
 				report(writtenRound{file: i + 1, round: int(binary.BigEndian.Uint64(reply[:]))})

@@ -18,7 +18,7 @@ type cost struct {
 	Bytes       float64 `json:"bytes"`       // the size of the allocated objects
 }
 
-// wakeupSample is the number of wakeups of goroutines for each one that the runtime counts in
+// wakeupSample is the number of wakeups of goroutines per wakeup that the runtime counts in
 // /sched/latencies.
 const wakeupSample = 8
 

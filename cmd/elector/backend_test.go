@@ -24,7 +24,7 @@ import (
 
 // TestDocumentation_ListsCommandsOfEachBackend checks that the table in docs/elector.md lists for each command line
 // whether each backend supports it. The first column of the table contains command lines, and each further column
-// stands for a backend.
+// represents a backend.
 func TestDocumentation_ListsCommandsOfEachBackend(t *testing.T) {
 	text, err := os.ReadFile("../../docs/elector.md")
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func startConsole(t *testing.T, args ...string) (*process, *os.File) {
 }
 
 // TestConsole_RunsCommandForEachTypedEvent checks that each event typed on the backend console runs the command for
-// that event, and that the end of the input ends the run.
+// that event, and that the run ends with the input.
 func TestConsole_RunsCommandForEachTypedEvent(t *testing.T) {
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begin $ELECTOR_TOKEN", "--leader-end-command", "echo end $ELECTOR_ROLE",
 		"--leader-error-command", "echo error", "--error-timeout", "10ms")

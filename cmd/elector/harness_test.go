@@ -196,7 +196,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		_ = p.cmd.Process.Kill() // ignore the error, because the process has usually exited
 		_ = p.cmd.Wait()
-		// Wait for the end of both pipes: they remain open if a process that should have been stopped still uses
+		// Wait until both pipes are closed: they remain open if a process that should have been stopped still uses
 		// them.
 		p.output.WaitForEnd(t, patience)
 		p.log.WaitForEnd(t, patience)

@@ -150,7 +150,7 @@ func TestWebServer_PagesFollowHandOver(t *testing.T) {
 	require.Contains(t, text, `elector_leader{election="/jobs/one"} 0`)
 	require.Contains(t, text, `elector_program_running{election="/jobs/one"} 0`)
 
-	// The pages report the end of the leadership already before the end command runs.
+	// The pages report that the leadership has ended already before the end command runs.
 	a.signal(syscall.SIGTERM)
 	a.waitForOutput("ends")
 	pa.requirePage("/leader", 503, `"leads":false`)

@@ -48,7 +48,7 @@ func TestShortCause_KeepsRemedy(t *testing.T) {
 	require.Equal(t, "it belongs to another cluster: check its name", shortCause("status of peer a: refused: it belongs to another cluster: check its name"))
 }
 
-// TestReport_CheckReturnsExitCode checks that check returns one exit code if no peer has answered, and another
+// TestReport_CheckReturnsExitCode checks that check returns one exit code if no peer has answered, and a different
 // one if the peers that have answered have no leader.
 func TestReport_CheckReturnsExitCode(t *testing.T) {
 	a := api.Peer{ID: "a", Addr: "h:1"}

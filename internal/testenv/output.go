@@ -56,7 +56,7 @@ type Output struct {
 	lines []string
 }
 
-// NewOutput returns an Output that reads from r until the end of r.
+// NewOutput returns an Output that reads from r until EOF.
 func NewOutput(r io.ReadCloser) *Output {
 	o := &Output{r: r, Unread: make(chan string, 100000), ended: make(chan struct{})}
 	go func() {

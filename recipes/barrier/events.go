@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// observe emits an event for the begin of a wait. The returned function emits an event for the end of the wait and,
+// observe emits an event when a wait begins. The returned function emits an event when the wait is over and,
 // if r is not nil, another event when the participant leaves the round r. r is nil for a Barrier, and after an
 // error.
 func observe(s *recipe.Setup) (passed func(r *Round, err error)) {

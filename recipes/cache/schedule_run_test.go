@@ -30,7 +30,7 @@ type scheduleRun struct {
 	writer  *zk.Conn
 	running sync.WaitGroup
 	stop    context.CancelFunc
-	// keepUp is closed at the end of the schedule, so that a slow reader of events stops pausing.
+	// keepUp is closed when the schedule is over, so that a slow reader of events stops pausing.
 	keepUp chan struct{}
 
 	mu      sync.Mutex
@@ -193,7 +193,7 @@ func (x *scheduleRun) Perform(s faultschedule.Step) {
 }
 
 // Advance lets the time d pass, and verifies the state of the updater at short intervals. The next change of a
-// znode usually corrects what the cache has missed before, so that the state at the end of the schedule would not
+// znode usually corrects what the cache has missed before, so that the final state would not
 // show the defect.
 func (x *scheduleRun) Advance(d time.Duration) {
 	const interval = 10 * time.Millisecond

@@ -19,7 +19,7 @@ const lockDelay = 10 * time.Second
 
 var withDelay = WithLockDelay(lockDelay)
 
-// requireHeldAfterDelay asserts that the contenders acquire the lock exactly at the end of the lock-delay.
+// requireHeldAfterDelay asserts that the contenders acquire the lock exactly when the lock-delay is over.
 func (w *harness) requireHeldAfterDelay(all ...*call) {
 	w.Helper()
 	w.passTime(lockDelay - 1)
@@ -63,7 +63,7 @@ func TestLockDelay_AppliesAfterLoss(t *testing.T) {
 }
 
 // TestLockDelay_AppliesAfterLeaseExpires checks that the lock-delay applies if the lease of a holder expires
-// although its session survives. The holder then deletes its own znode, which must not have the effect of a
+// although its session survives. The holder then deletes its znode, which must not have the effect of a
 // Release.
 func TestLockDelay_AppliesAfterLeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {

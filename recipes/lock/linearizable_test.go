@@ -37,7 +37,7 @@ type lockState struct {
 	read    int64 // the greatest token that a reader had
 }
 
-// readerKey returns the part of lockState.readers that stands for the reader with a token.
+// readerKey returns the part of lockState.readers that represents the reader with a token.
 func readerKey(token int64) string { return fmt.Sprintf(",%d,", token) }
 
 // lockModel is the model of a read-write lock. Of holds that exclude each other, the later one has the

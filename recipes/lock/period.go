@@ -135,7 +135,7 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			_, err = h.Multi(&zk.CreateRequest{Path: node, Data: []byte("0"), Acl: setup.ACL})
-		// This call has stored the time: while h exists, no other client can store a time. After the end of h,
+		// This call has stored the time: while h exists, no other client can store a time. After h has ended,
 		// another client might have stored the same time.
 		case err == nil && written[string(data)] && h.Err() == nil:
 			return 0, nil

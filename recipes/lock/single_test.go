@@ -354,7 +354,7 @@ func TestSingle_FailsWithoutPermission(t *testing.T) {
 }
 
 // TestSingle_DoesNotAdoptZnodeCreatedWhileDisconnected checks that a holder does not take the znode of another
-// client at the same path for its own, if its znode was deleted and the other one created while the holder was
+// client at the same path for its own, if its znode was deleted and the other created while the holder was
 // disconnected.
 func TestSingle_DoesNotAdoptZnodeCreatedWhileDisconnected(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {

@@ -26,7 +26,7 @@
 // A single consumer receives items in order. Several consumers begin items approximately in order, because each
 // takes one of the first few unclaimed items, and complete them in any order. An item that is returned keeps its
 // position, but a consumer that has returned it repeatedly does not claim it again for some time ([Item.Return]),
-// and no consumer claims it before the end of a delay with which it was returned ([Later]), as [Queue.Handle]
+// and no consumer claims it before a delay with which it was returned is over ([Later]), as [Queue.Handle]
 // does. A consumer notices a new item that belongs before items it has already listed when it has taken 16 items,
 // or an eighth of a longer list, after a second, or when other consumers have taken several of its items.
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// receive records that the program receives the item. It emits an event now, and another event at the end of
+// receive records that the program receives the item. It emits an event now, and another event after
 // the delivery.
 func (d *delivery) receive() {
 	d.receivedAt = time.Now()

@@ -53,7 +53,7 @@ func queueOn(h *bubble.Test, conn *zk.Conn, cfg config, opts ...Option) *Queue {
 	return queueAt(h, conn, "/jobs", cfg, opts...)
 }
 
-// queueAt returns a participant of the queue at path. The participant is closed at the end of the test.
+// queueAt returns a participant of the queue at path. The participant is closed when the test ends.
 func queueAt(h *bubble.Test, conn *zk.Conn, path string, cfg config, opts ...Option) *Queue {
 	q, err := New(conn, path, append([]Option{cfg, recipes.WithSessionTimeout(bubble.SessionTimeout)}, opts...)...)
 	require.NoError(h, err)

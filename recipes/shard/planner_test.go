@@ -31,8 +31,8 @@ func lockedPlanner(w *bubble.Test) (*planner, *lock.Hold) {
 	return p, hold
 }
 
-// TestPlanner_FormerLeaderKeepsPlanOfSuccessor checks that a former leader that has not noticed the end of its
-// term does not replace the plan of its successor.
+// TestPlanner_FormerLeaderKeepsPlanOfSuccessor checks that a former leader that has not noticed that its
+// term has ended does not replace the plan of its successor.
 func TestPlanner_FormerLeaderKeepsPlanOfSuccessor(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		former, hold := lockedPlanner(w)

@@ -19,7 +19,7 @@ type mutant struct {
 	// no more than a few seconds.
 	tests string
 	// equivalent is the reason why the edit changes no behaviour that a client can observe. Such a mutant stays in
-	// the table so that nobody examines it again, but it is not run.
+	// the table so that no one examines it again, but it is not run.
 	equivalent string
 }
 

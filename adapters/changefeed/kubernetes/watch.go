@@ -25,7 +25,7 @@ func (s *Store) openWatch(ctx context.Context) (watch.Interface, error) {
 		Param("watch", "true").Param("fieldSelector", "metadata.name="+s.name).Watch(ctx)
 }
 
-// minWatch is how long a watch must have lasted so that its end is not reported as an error: API servers
+// minWatch is the shortest duration of a watch that may end without being reported as an error: API servers
 // regularly end watches after some minutes.
 const minWatch = time.Second
 

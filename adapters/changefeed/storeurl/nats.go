@@ -20,7 +20,7 @@ func init() {
 	driverLogs = append(driverLogs, natsLog.Store)
 }
 
-// natsLog is the logger that LogDrivers has set, or nil. Connections use the one that is set when they are opened.
+// natsLog is the logger that LogDrivers has set, or nil. A connection uses the logger that is set when the connection is opened.
 var natsLog atomic.Pointer[slog.Logger]
 
 func openNATS(a address) (connector, error) {

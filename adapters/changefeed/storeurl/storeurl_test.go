@@ -266,7 +266,7 @@ func TestOpen_NATSUserWithoutPasswordIsToken(t *testing.T) {
 // that a local server names, unless AllowPlainCredentials is set.
 func TestOpen_NATSNoCredentialsToDiscoveredServer(t *testing.T) {
 	for _, allow := range []bool{false, true} {
-		// Each server names the other one, and closes a connection when the client has logged in.
+		// Each server names the other server, and closes a connection when the client has logged in.
 		var logins [2]chan struct{}
 		var addresses [2]string
 		named := make(chan struct{})

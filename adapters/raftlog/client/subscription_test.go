@@ -224,7 +224,7 @@ func TestSubscribe_TriesAllPeersWithoutLeader(t *testing.T) {
 }
 
 // TestSubscribe_StopsReadingIfEventsAreNotReceived checks that a subscription whose events are not received
-// stops reading entries before the end of the log, and does not delay other calls.
+// stops reading entries before the newest entry, and does not delay other calls.
 func TestSubscribe_StopsReadingIfEventsAreNotReceived(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(12_000, 1)

@@ -100,7 +100,7 @@ func parseMachine(line string, tick time.Duration) (time.Duration, error) {
 // parseProcess returns the processor time and the parent that the text of a file /proc/PID/stat
 // contains.
 func parseProcess(text string, tick time.Duration) (processUse, error) {
-	// The name of the program can contain parentheses, so its end is the last parenthesis.
+	// The name of the program can contain parentheses, so the last parenthesis ends it.
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
 		return processUse{}, fmt.Errorf("/proc/PID/stat: unexpected content %q", text)

@@ -41,7 +41,7 @@ func Test(t *testing.T, dir string, root *cobra.Command) {
 }
 
 // RequireCompletion requires that shells suggest the words in want, as the first suggestions, for an argument that
-// follows the arguments in line.
+// follows the arguments on the same line.
 func RequireCompletion(t *testing.T, root *cobra.Command, line []string, want ...string) {
 	t.Helper()
 	var out bytes.Buffer

@@ -24,7 +24,7 @@ import (
 )
 
 // Margin is enough time for several requests if the servers have no latency. Margin is not a multiple of the
-// intervals between checks and retries, so that no timer fires at the end of a wait for Margin.
+// intervals between checks and retries, so that no timer fires when a wait for Margin is over.
 const Margin = 10 * time.Millisecond
 
 // bufferSize limits the length of replies. Without a limit, the client library allocates and clears a buffer of 1.5

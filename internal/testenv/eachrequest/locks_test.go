@@ -201,7 +201,7 @@ func useRequests(r *Run) {
 				return nil
 			})
 		}
-		// Make a contender wait behind the client: the client then writes its own znode again, and must keep the
+		// Make a contender wait behind the client: the client then writes its znode again, and must keep the
 		// request that the znode contains.
 		r.Also(func() {
 			var h *lock.Hold

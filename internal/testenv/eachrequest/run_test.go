@@ -187,7 +187,7 @@ func (r *Run) runOperation(ctx context.Context, operation string, f func(ctx con
 	return err == nil && !hangs
 }
 
-// callWithLimit calls f, and reports whether f hangs: f has not returned long after the end of its context.
+// callWithLimit calls f, and reports whether f hangs: f has not returned long after its context is done.
 func callWithLimit(ctx context.Context, f func(ctx context.Context) error) (err error, hangs bool) {
 	ctx, cancel := context.WithTimeout(ctx, hangLimit)
 	defer cancel()

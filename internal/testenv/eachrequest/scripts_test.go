@@ -308,7 +308,7 @@ func useDoubleBarrier(r *Run) {
 	var tried atomic.Bool
 	r.Also(func() {
 		// If the client has lost its znode, the other client may still wait, or may have entered a round of the
-		// barrier together with the lost znode. Then a third client must enter, so that nobody waits forever.
+		// barrier together with the lost znode. Then a third client must enter, so that no client waits forever.
 		for range 2 {
 			time.Sleep(4 * Timeout)
 			if otherWaits, clientWaits := entries.Load() == 0, !tried.Load(); otherWaits != clientWaits {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestBlackhole_StopsRequestsOfClient checks that the server receives no request during a black hole in both
-// directions, nor after DropConnections and the end of the black hole.
+// directions, nor after DropConnections when the black hole is over.
 func TestBlackhole_StopsRequestsOfClient(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)

@@ -18,7 +18,7 @@ type Grant struct {
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex
-	latest time.Time // the newest known deadline; it does not change after the end of the grant
+	latest time.Time // the newest known deadline; it does not change after the grant has ended
 }
 
 // NewGrant returns a grant. deadline returns when the lease currently expires, and must not call methods of the

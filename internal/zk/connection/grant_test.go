@@ -45,7 +45,7 @@ func TestGrant_ErrDetectsExpiryWithoutTimer(t *testing.T) {
 }
 
 // TestGrant_DeadlineAdvancesUntilLeaseEnds checks that Deadline advances with each renewal of the lease, and keeps
-// its last value after the end of the lease.
+// its last value after the lease has ended.
 func TestGrant_DeadlineAdvancesUntilLeaseEnds(t *testing.T) {
 	now := time.Now()
 	proven := now.Add(time.Minute)

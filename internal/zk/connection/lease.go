@@ -72,8 +72,8 @@ func (l *lease) deadline() time.Time {
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
 }
 
-// until returns the end of the lease for a user with the given timeout: half of this timeout after the newest proof,
-// or the end of the lease of the session, whichever is earlier.
+// until returns when the lease ends for a user with the given timeout: half of this timeout after the newest proof,
+// or when the lease of the session ends, whichever is earlier.
 func (l *lease) until(timeout time.Duration) time.Time {
 	deadline := l.deadline()
 	if deadline.IsZero() {

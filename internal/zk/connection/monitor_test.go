@@ -192,7 +192,7 @@ func TestMonitor_IncreasesEpochAtReportedBreak(t *testing.T) {
 	})
 }
 
-// TestMonitor_CountsLapseBeforeRenewal checks that Lapses counts the end of a lease even if a proof renews the
+// TestMonitor_CountsLapseBeforeRenewal checks that Lapses counts a lease that has ended even if a proof renews the
 // lease before State is called, because the user of the lease may have compared the deadline with the clock.
 func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
@@ -217,8 +217,8 @@ func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 	})
 }
 
-// TestProve_GrantsShortLeaseAfterLeaseEnds checks that the lease that Prove starts after the end of an earlier
-// lease is as short as a lease after a first proof.
+// TestProve_GrantsShortLeaseAfterLeaseEnds checks that the lease that Prove starts after an earlier
+// lease has ended is as short as a lease after a first proof.
 func TestProve_GrantsShortLeaseAfterLeaseEnds(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub, other := Subscribe(t.Conn, 0), Subscribe(t.Conn, 0)

@@ -131,8 +131,8 @@ func makePersistent(ctx context.Context, conn *zk.Conn, node string, acl []zk.AC
 const changePermissions = zk.PermCreate | zk.PermDelete | zk.PermWrite | zk.PermAdmin
 
 // Others returns the permissions in the ACL of a znode with which clients may change the znode or its children, and
-// which own, the ACL of a participant's znodes, does not grant to these clients. The scheme "auth" in own stands
-// for all identities with credentials, because only the servers know the identities of the connection.
+// which own, the ACL of a participant's znodes, does not grant to these clients. The scheme "auth" in own means
+// all identities with credentials, because only the servers know the identities of the connection.
 func Others(node, own []zk.ACL) []zk.ACL {
 	var others []zk.ACL
 	for _, a := range node {

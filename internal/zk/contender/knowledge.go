@@ -39,7 +39,7 @@ const (
 	unread     otherZnode = iota
 	unreadable            // the connection may not read the znode
 	watched
-	deleted       // the znode was deleted, perhaps with a session to which the contender's own znode belongs as well
+	deleted       // the znode was deleted, perhaps with a session to which the znode of this contender belongs as well
 	deletedSafely // the znode was deleted by its own client, and not with the session
 )
 

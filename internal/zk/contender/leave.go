@@ -126,7 +126,7 @@ func (c *Contender) receiveReason(reply *Reply) {
 	}
 }
 
-// isOther reports whether czxid shows that the queue is not the one that the contender was to join. It returns
+// isOther reports whether czxid shows that the contender was to join another queue. It returns
 // false if the configuration does not identify the queue.
 func (c *Contender) isOther(czxid int64) bool {
 	return c.cfg.QueueCzxid != 0 && czxid != c.cfg.QueueCzxid

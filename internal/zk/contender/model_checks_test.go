@@ -209,7 +209,7 @@ func (w *model) verifyQuiet() {
 	}
 }
 
-// verifyWaiting requires that each contender in the queue watches its own znode, its predecessor and the contender
+// verifyWaiting requires that each contender in the queue watches its znode, its predecessor and the contender
 // before its predecessor, and that the next contender can lead without a request.
 func (w *model) verifyWaiting() {
 	var before, predecessor string

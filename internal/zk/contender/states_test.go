@@ -131,7 +131,7 @@ func TestJoin_AloneIsFirst(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, alone, "prove own-latch-5", first, "set own 2ms")
 
-	// The contender is alone, but in another queue than the one that it was to join.
+	// The contender is alone, but in another queue than it was to join.
 	alone.QueueCzxid = 71
 	s = newScript(t, electionConfig)
 	s.start("send create")

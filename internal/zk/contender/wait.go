@@ -97,7 +97,7 @@ func (c *Contender) waitForPredecessor() {
 }
 
 // succeeds reports whether it is the turn of the next contender because its predecessor has departed. The listing
-// that has shown the predecessor as the only earlier contender, and the watch on the contender's own znode, must be
+// that has shown the predecessor as the only earlier contender, and the watch on the contender's znode, must be
 // of the present epoch of the connection. After a reconnect the contender's znode may have been deleted as well,
 // and the server reports the two deletions in any order, or the client library has not set the watch again. While a
 // listing is in progress, succeeds returns false, because it may show that the queue has ended.

@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// TakenError means that the path belongs to somebody else: a znode that does not belong to the caller exists, or
+// TakenError means that the path belongs to another client: a znode that does not belong to the caller exists, or
 // another user of the process has claimed the path on the same connection.
 type TakenError struct {
 	Path string

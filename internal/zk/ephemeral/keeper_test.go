@@ -159,7 +159,7 @@ func TestKeeper_CloseRemovesZnodeOfNextSession(t *testing.T) {
 	})
 }
 
-// TestKeeper_AcceptsZnodeCreatedInNextSession checks that a Keeper does not take its own znode for the znode of
+// TestKeeper_AcceptsZnodeCreatedInNextSession checks that a Keeper does not take its znode for the znode of
 // another client if the session has expired while the create was waiting, and the server has applied the create in
 // the next session (CURATOR-696).
 // Scenario 11 of docs/traps.md.

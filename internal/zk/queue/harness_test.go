@@ -46,7 +46,7 @@ type harness struct {
 	turns []*turn
 }
 
-// turn is one turn of a contender, with the times of its begin and of its end.
+// turn is one turn of a contender, with the times at which it has begun and ended.
 type turn struct {
 	*client
 	grant

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// next waits for the next input. It returns the deletion of the contender's own znode before any other input: another
+// next waits for the next input. It returns the deletion of the contender's znode before any other input: another
 // input, such as the deletion of the predecessor, could begin the turn of a contender whose znode is gone. The server
 // sends the events of deletions in the order of the deletions.
 func (d *driver) next(ctx context.Context) (f *frame) {
@@ -35,7 +35,7 @@ func (d *driver) next(ctx context.Context) (f *frame) {
 	return d.deliverOwnDeletionFirst(f)
 }
 
-// deliverOwnDeletionFirst returns f. If an event of the contender's own znode has occurred, it returns this event
+// deliverOwnDeletionFirst returns f. If an event of the contender's znode has occurred, it returns this event
 // instead, and f becomes the next input.
 func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 	if f.in.Kind == contender.Fired && f.in.Watch == contender.OwnWatch {
@@ -126,7 +126,7 @@ type watched struct {
 
 // The slots of the field driver.watches.
 const (
-	ownSlot   = iota // the contender's own znode
+	ownSlot   = iota // the contender's znode
 	firstSlot        // this slot and secondSlot: up to two of the predecessor, the contender before it, and the queue
 	secondSlot
 	slots
@@ -253,7 +253,7 @@ func ignoreDeparture(conn *zk.Conn, d *departure) {
 	}
 }
 
-// announceDeparture announces that a contender has deleted its own znode while its session existed.
+// announceDeparture announces that a contender has deleted its znode while its session existed.
 func announceDeparture(conn *zk.Conn, path string) {
 	all := departures.Lock(conn)
 	defer all.Unlock()

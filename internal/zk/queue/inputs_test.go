@@ -12,7 +12,7 @@ import (
 )
 
 // TestNext_ReturnsDeferredReply checks that next returns the reply that the driver has deferred because of an event
-// of the contender's own znode. If the contender leaves because of this event, the removal of its other znodes
+// of the contender's znode. If the contender leaves because of this event, the removal of its other znodes
 // waits for the reply.
 func TestNext_ReturnsDeferredReply(t *testing.T) {
 	reply := input(contender.Replied)

@@ -24,7 +24,7 @@ type kind struct {
 	// next lease. Otherwise the contender leaves.
 	resumes bool
 	left    error // the error of a turn that leave has ended
-	noTurn  error // the error of a transaction after the end of the turn
+	noTurn  error // the error of a transaction after the turn
 	// prepare sets the functions of a client, which join and leave the queue.
 	prepare func(c *client, session time.Duration)
 }

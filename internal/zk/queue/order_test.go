@@ -161,7 +161,7 @@ func children(h *harness) []string {
 }
 
 // TestContender_CreatesNoZnodeIfPredecessorIsMissing checks that a contender whose predecessor does not exist does
-// not create its own znode again, because the next contender would then do the same, without end (CURATOR-504,
+// not create its znode again, because the next contender would then do the same, without end (CURATOR-504,
 // CURATOR-644, FLINK-28078).
 // Scenario 39 of docs/traps.md.
 func TestContender_CreatesNoZnodeIfPredecessorIsMissing(t *testing.T) {

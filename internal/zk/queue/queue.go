@@ -47,7 +47,7 @@ type Config struct {
 	// Renames delivers requests to give the contender another name during its turn.
 	Renames <-chan Rename
 	// Alone means that nothing else needs the goroutine of Run, so that requests may block it, except during the
-	// turn. Run then notices the end of the context only when the current request is answered.
+	// turn. Run then notices that the context is done only when the current request is answered.
 	Alone bool
 	// Rejoins means that the contender joins again, perhaps in the same session, after the servers have rejected a
 	// request for a reason that can pass.

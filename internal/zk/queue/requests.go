@@ -83,7 +83,7 @@ func (r *requests) send(res *result, replies chan<- *result) {
 
 // perform executes the request of res and stores the reply in res. With Config.Rejoins, perform repeats the removal
 // of the contender's znode while the servers reject the removal for a reason that can pass: otherwise the contender
-// would join again behind its own znode, which exists as long as the session.
+// would join again behind its first znode, which exists as long as the session.
 func (r *requests) perform(res *result) {
 	for {
 		r.performOnce(res)
@@ -414,7 +414,7 @@ func (r *requests) replaceZnode(res *result) {
 // of children of the queue and, as the time of the change, the creation zxid of the contender's znode: if the
 // contender is the only child, its turn begins after one round trip. The write replaces the data of the queue's
 // znode. So the create writes this znode only if its data was empty when a client of this connection last read it,
-// and, with Config.Unused, if nobody has written it since.
+// and, with Config.Unused, if no client has written it since.
 
 // stampable contains the queues whose znodes contained no data when they were last read. The value is false if the
 // ACL does not permit the write.

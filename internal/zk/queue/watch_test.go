@@ -22,7 +22,7 @@ func TestContender_WakesIfPredecessorIsDeletedBeforeWatch(t *testing.T) {
 			reads, watches := 1, 1
 			if lost {
 				h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
-				reads, watches = 2, 2 // the contender sets the watch on its own znode again after the reconnect
+				reads, watches = 2, 2 // the contender sets the watch on its znode again after the reconnect
 			}
 			gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
 				_ = h.operator.Delete(ahead, -1)
@@ -53,7 +53,7 @@ func TestContender_AccumulatesNoWatches(t *testing.T) {
 			require.LessOrEqual(h, bubble.Watches(conn), most)
 		}
 		requireWatches()
-		most = 12 // the contender sets the watch on its own znode again after each reconnect, up to a limit of channels
+		most = 12 // the contender sets the watch on its znode again after each reconnect, up to a limit of channels
 		for i := range 20 {
 			h.set(ahead, fmt.Sprint(i))
 			requireWatches()

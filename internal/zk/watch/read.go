@@ -118,7 +118,7 @@ type read struct {
 func (p *pool) read(conn *zk.Conn, k key, q Query) (Found, error) {
 	p.mu.Lock()
 	select {
-	case <-q.canceled: // the function Read has returned, so nobody would use the watch, and OnData may have been called
+	case <-q.canceled: // the function Read has returned, so no reader would use the watch, and OnData may have been called
 		p.mu.Unlock()
 		return Found{}, context.Canceled
 	default:

@@ -243,7 +243,7 @@ func (c *checker) expand(s system) {
 	}
 }
 
-// observedHint stands for the input Observed with Hint set, in the keys of steps. It is greater than all kinds of the
+// observedHint represents the input Observed with Hint set, in the keys of steps. It is greater than all kinds of the
 // protocol, which has no separate kind for that.
 const observedHint = InputKind(100)
 
@@ -343,7 +343,7 @@ func (c *checker) execute(s system, i int, r pending, late bool) {
 		s.missing = false
 		s.epochs++
 		rec.Epoch = fmt.Sprint("0.", s.epochs)
-		rec.Term = max(rec.Term, 100*uint64(s.epochs)) // stands for the wall clock, which advances between creations
+		rec.Term = max(rec.Term, 100*uint64(s.epochs)) // represents the wall clock, which advances between creations
 		s.write(uint16(c.records.numberOf(rec)))
 		c.step(s, i, Responded, OK, 0, names[i]+" creates the record")
 	case r.op == Create && !s.missing:

@@ -32,7 +32,7 @@ func (m *machine) sendNextRequest() {
 		m.sendRelease()
 	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring() || m.mustYield()):
 		// Release the record, because another candidate should lead: this one has no working feed (R7 of
-		// docs/changefeed.md), another one is the transfer target (R2), or this one must yield (R9).
+		// docs/changefeed.md), another candidate is the transfer target (R2), or this one must yield (R9).
 		if m.isDue(m.ReleaseAt) {
 			m.sendRelease()
 		}

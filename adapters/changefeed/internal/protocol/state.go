@@ -46,7 +46,7 @@ type State struct {
 	// TTLRepeated reports whether two records in a row contained it.
 	TTL         time.Duration
 	TTLRepeated bool
-	// ClaimAt is when the candidate may claim a record that another one holds, if it observes no newer record until then.
+	// ClaimAt is when the candidate may claim a record that another candidate holds, if it observes no newer record until then.
 	ClaimAt Time
 	// HoldUntil is the time before which the candidate claims nothing. It is set when the store has lost writes,
 	// because a leader may rely on a lost heartbeat.

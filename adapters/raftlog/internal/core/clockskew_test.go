@@ -26,7 +26,7 @@ func TestClockSkew_LeaderHandsOverToPeerWithRightClock(t *testing.T) {
 	h.waitForLeader()
 	h.advance(3 * election)
 	l := h.leader()
-	// Without regard to clocks, the leader would hand over to this peer, because it is the first one that
+	// Without regard to clocks, the leader would hand over to this peer, because it is the first peer that
 	// replies, and no other voter has a longer log.
 	next := h.otherPeers(l)[0]
 	l.skew, next.skew = time.Hour, time.Hour

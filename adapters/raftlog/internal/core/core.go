@@ -260,7 +260,7 @@ func (c *Core) Advance() {
 }
 
 // detectSuspend discards the lease if the machine was suspended since the last call: then the wall clock has
-// advanced more than the monotonic clock, which stood still. Advance calls detectSuspend, and applyGrants
+// advanced more than the monotonic clock, which was suspended. Advance calls detectSuspend, and applyGrants
 // calls it before it extends the lease. The user of this package must itself detect a suspension that begins
 // after these calls.
 func (c *Core) detectSuspend(now time.Duration) {

@@ -28,7 +28,7 @@ func decodeMessage(b []byte) (*raftpb.Message, error) {
 	return m, proto.Unmarshal(b, m)
 }
 
-// messageMemory contains a message and the values of its pointer fields, so that one allocation
+// messageMemory contains a message and the values of its pointer fields, so that a single allocation
 // suffices for all of them.
 type messageMemory struct {
 	raftpb.Message

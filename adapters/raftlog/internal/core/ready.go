@@ -82,7 +82,7 @@ func (c *Core) lastBeforeTerm(term uint64, entries []*raftpb.Entry) position {
 	return last
 }
 
-// writeMemory contains a Write and its hard state, so that one allocation suffices for both.
+// writeMemory contains a Write and its hard state, so that a single allocation suffices for both.
 type writeMemory struct {
 	Write
 	hardState          raftpb.HardState

@@ -9,7 +9,7 @@ import (
 // window advances the clock of the log, as the leader, even if there are no requests. Peers remove
 // request IDs by the times of entries, so that all peers remove the same IDs. If no entries were
 // written, or none could be written because the maximum number of IDs is stored, the clock of the log
-// would stand still and peers would not remove any IDs.
+// would not advance, and peers would not remove any IDs.
 type window struct {
 	proposedAt time.Duration // when this leader last proposed a Window entry
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckPrivate_RejectsFilesOthersCanWrite checks that checkPrivate accepts only files that nobody
+// TestCheckPrivate_RejectsFilesOthersCanWrite checks that checkPrivate accepts only files that no user
 // but the user of the process and root could have written.
 func TestCheckPrivate_RejectsFilesOthersCanWrite(t *testing.T) {
 	for _, c := range []struct {

@@ -387,7 +387,7 @@ func entryTerm(raw []byte) uint64 { return binary.LittleEndian.Uint64(raw[8:]) }
 
 func entryType(raw []byte) raftpb.EntryType { return raftpb.EntryType(raw[16]) }
 
-// decodedEntry contains an entry and the values that the entry points to, so that one allocation
+// decodedEntry contains an entry and the values that the entry points to, so that a single allocation
 // suffices.
 type decodedEntry struct {
 	entry raftpb.Entry

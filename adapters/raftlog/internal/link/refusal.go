@@ -27,7 +27,7 @@ const (
 	ReasonPlain       Reason = 10 // only the accepting side uses TLS
 	ReasonFounding    Reason = 11 // two clusters with the same name were created separately
 	ReasonRecovered   Reason = 12 // the cluster was recovered from the data of another peer
-	ReasonInstance    Reason = 13 // the directory of the peer is not the one that its ID belongs to
+	ReasonInstance    Reason = 13 // the ID of the peer belongs to another directory
 	ReasonEarlier     Reason = 14 // the directory of the peer is a copy, or an earlier state was restored
 	ReasonRunning     Reason = 15 // another process with the same ID is connected
 	// Two clusters with the same name were created separately, and the sender has no committed entry.

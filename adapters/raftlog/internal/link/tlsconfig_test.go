@@ -23,7 +23,7 @@ func TestTLS_RejectsWrongCertificates(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change         func(dials, accepts *Identity)
-		dials, accepts Reason // the reason that each side must return; accepted stands for an ErrRefused with any reason
+		dials, accepts Reason // the reason that each side must return; accepted means an ErrRefused with any reason
 	}{
 		"another authority's client": {func(d, _ *Identity) {
 			*d = theirs.identity("a")

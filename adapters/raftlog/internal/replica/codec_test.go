@@ -35,7 +35,7 @@ func fullState(t *testing.T) *State {
 	return s
 }
 
-// TestRead_RestoresWrittenState checks that Read returns the same state as the one that WriteTo has
+// TestRead_RestoresWrittenState checks that Read returns the state that WriteTo has
 // written.
 func TestRead_RestoresWrittenState(t *testing.T) {
 	s := fullState(t)

@@ -131,7 +131,7 @@ func (c *Caller) dispatchReply(frame []byte) error {
 	case number == 0 || number > last:
 		return wire.Violation("the server has replied to call %d, which this client has not made", number)
 	case k == nil:
-		return nil // nobody waits for this reply any more
+		return nil // no call waits for this reply any more
 	}
 	r := reply{body: body}
 	switch kind {

@@ -22,7 +22,7 @@ func (p *peer) joinElection(name string) {
 	p.updateHeads()
 }
 
-// resignElection removes the candidate of this process from an election, and adds another one soon.
+// resignElection removes the candidate of this process from an election, and adds another candidate soon.
 func (p *peer) resignElection(name string) {
 	id := p.candidates[name]
 	if id == "" {

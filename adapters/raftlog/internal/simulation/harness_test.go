@@ -1,7 +1,7 @@
 package simulation
 
 // This file implements virtual time: events are executed in order, on one goroutine, with random
-// numbers that one seed determines.
+// numbers that a single seed determines.
 
 import (
 	"container/heap"

@@ -248,7 +248,7 @@ func secondConfiguration(h *harness) {
 	if d.stopped {
 		return
 	}
-	// First run the majority of one configuration, and then the majority of the other one.
+	// First run the majority of one configuration, and then the majority of the other configuration.
 	v.crash()
 	x.crash()
 	h.advance(h.now + 20*election)

@@ -130,7 +130,7 @@ func TestReplace_KeepsOldOrNewSnapshotAfterCrash(t *testing.T) {
 			if outcome%5 > 0 {
 				continue
 			}
-			// The next snapshot can replace the one that was found after the crash.
+			// The next snapshot can replace the snapshot that was found after the crash.
 			require.NoError(t, writeSnapshot(found, newIndex+1, contentSize))
 			require.EqualValues(t, newIndex+1, requireIndex(t, found, contentSize))
 			if hadOld {
