@@ -127,7 +127,7 @@ test:
 .PHONY: tested compiled bubbles served sequential undetected vetted
 tested: prepare
 	@$(MAKE) --no-print-directory compiled
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going bubbles served lint checks sequential undetected
+	@$(MAKE) --no-print-directory --old-file=vetted --jobs=3 --keep-going bubbles served lint checks sequential undetected
 
 # Go commands that run at the same time compile each package that the cache lacks several times, also those that build
 # a command for a test. So the tests begin when everything is compiled, with the race detector and, for go vet, without.

@@ -17,9 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// etcdLimit is how long a server may take to start or to stop.
-const etcdLimit = 2 * time.Minute
-
 // EtcdConfig configures [StartEtcd]. The zero value is one server without TLS.
 type EtcdConfig struct {
 	// Members is the number of servers. The default is 1.
@@ -125,7 +122,7 @@ func (c *EtcdCluster) TLS() *tls.Config {
 
 // Call calls a method of etcd's JSON API, such as "kv/put", on server i.
 func (c *EtcdCluster) Call(i int, method string, request, reply any) error {
-	return c.call(i, etcdLimit, method, request, reply)
+	return c.call(i, stepLimit, method, request, reply)
 }
 
 // call does what Call does, with a time limit.
@@ -218,7 +215,7 @@ func (c *EtcdCluster) Kill(i int) {
 
 func (c *EtcdCluster) killMember(m *etcdMember) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), etcdLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 	defer cancel()
 	if err := m.process.Kill(ctx); err != nil {
 		c.t.Errorf("kill %s: %v", m.name, err)
@@ -288,7 +285,7 @@ func (c *EtcdCluster) Resume(i int) {
 // Leader waits until a server reports that it is the leader, and returns its number.
 func (c *EtcdCluster) Leader() int {
 	c.t.Helper()
-	for end := time.Now().Add(etcdLimit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(stepLimit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for i := range c.members {
 			var status struct {
 				Header struct {
@@ -348,7 +345,7 @@ func (c *EtcdCluster) memberArguments(m *etcdMember) []string {
 func (c *EtcdCluster) waitReady() {
 	c.t.Helper()
 	client := c.httpClient(time.Second)
-	end := time.Now().Add(etcdLimit)
+	end := time.Now().Add(stepLimit)
 	for i, m := range c.members {
 		for m.process != nil && !isHealthy(client, c.URL(i)) {
 			switch {

@@ -10,15 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// waitLimit is how long a test waits for an event that must occur.
-const waitLimit = time.Minute
 
 // The session timeouts of clients. A client detects a dead connection after half to two thirds of its timeout. A
 // client with a single server then waits for a second before it reconnects, so a session with the short timeout may
@@ -92,7 +90,7 @@ func connectFor(t *testing.T, addr string, timeout time.Duration) (*zk.Conn, <-c
 func waitSession(t *testing.T, conn *zk.Conn) {
 	t.Helper()
 	require.Eventually(t, func() bool { return conn.State() == zk.StateHasSession },
-		waitLimit, 5*time.Millisecond)
+		testenv.WaitLimit, 5*time.Millisecond)
 }
 
 // create creates a znode through the proxy in the background. The channel receives the error of the create.
@@ -119,7 +117,7 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(waitLimit):
+	case <-time.After(testenv.WaitLimit):
 		require.FailNow(t, "timeout")
 		panic("unreachable")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -39,7 +40,7 @@ func TestBlackhole_StopsOnlyRepliesOfServer(t *testing.T) {
 	h := newProxied(t)
 	h.proxy.Blackhole(zkproxy.ServerToClient)
 	result := h.create("/a", 0)
-	require.Eventually(t, func() bool { return h.exists(t, "/a") }, waitLimit, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return h.exists(t, "/a") }, testenv.WaitLimit, 5*time.Millisecond,
 		"requests are stopped as well")
 	require.Error(t, receive(t, result))
 
@@ -70,7 +71,7 @@ func TestBlackhole_HidesCloseOfClient(t *testing.T) {
 	require.ErrorContains(t, err, "timeout")
 
 	p.Unblackhole()
-	require.NoError(t, end.SetReadDeadline(time.Now().Add(waitLimit)))
+	require.NoError(t, end.SetReadDeadline(time.Now().Add(testenv.WaitLimit)))
 	rest, err := io.ReadAll(end)
 	require.NoError(t, err)
 	assert.Equal(t, "late", string(rest), "the bytes that were stopped must be delivered")
@@ -100,7 +101,7 @@ func TestDelay_DoesNotLimitRate(t *testing.T) {
 		begin := time.Now()
 		_, _, err := h.Conn.Get(node)
 		return err == nil && time.Since(begin) < delay
-	}, waitLimit, time.Millisecond)
+	}, testenv.WaitLimit, time.Millisecond)
 }
 
 // TestDropConnections_KeepsSession checks that the client reconnects with the same session after DropConnections.
@@ -112,7 +113,7 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 	id := conn.SessionID()
 	p.DropConnections()
 	require.Eventually(t, func() bool { return p.Count(zktest.OpConnect) == 2 },
-		waitLimit, 5*time.Millisecond)
+		testenv.WaitLimit, 5*time.Millisecond)
 	waitSession(t, conn)
 	assert.Equal(t, id, conn.SessionID())
 }
@@ -146,7 +147,7 @@ func TestSetTarget_AppliesToNewConnections(t *testing.T) {
 	p := newProxy(t, unused)
 	assert.Equal(t, []bool{false}, zk.FLWRuok([]string{p.Addr()}, time.Second))
 	p.SetTarget(startServer(t).Addr())
-	assert.Equal(t, []bool{true}, zk.FLWRuok([]string{p.Addr()}, waitLimit), "four-letter commands must be forwarded")
+	assert.Equal(t, []bool{true}, zk.FLWRuok([]string{p.Addr()}, testenv.WaitLimit), "four-letter commands must be forwarded")
 }
 
 // TestClose_ReturnsWhileRuleAndBlackholeAreActive checks that Close returns although a rule holds a reply and a

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -110,7 +111,7 @@ func TestRule_OpAnyIgnoresPings(t *testing.T) {
 	before := h.proxy.Count(zktest.OpPing)
 	rule := h.proxy.On(zkproxy.Rule{Action: zkproxy.CutBeforeRequest})
 	require.Eventually(t, func() bool { return h.proxy.Count(zktest.OpPing) > before },
-		waitLimit, 10*time.Millisecond)
+		testenv.WaitLimit, 10*time.Millisecond)
 	requirePending(t, rule.Done())
 	_, _, err := h.Conn.Get(node)
 	require.Error(t, err)

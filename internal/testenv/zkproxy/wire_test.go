@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // frameOf returns body as a frame: its length as four bytes, followed by the body.
@@ -69,14 +71,14 @@ func TestProxy_SurvivesMalformedFrames(t *testing.T) {
 			require.NoError(t, client.(*net.TCPConn).CloseWrite())
 
 			end := receive(t, accepted)
-			require.NoError(t, end.SetDeadline(time.Now().Add(waitLimit)))
+			require.NoError(t, end.SetDeadline(time.Now().Add(testenv.WaitLimit)))
 			go end.Write(sent)
 			_, err = io.Copy(io.Discard, end)
 			if err != nil {
 				assert.ErrorContains(t, err, "reset")
 			}
 			require.NoError(t, end.Close())
-			require.NoError(t, client.SetDeadline(time.Now().Add(waitLimit)))
+			require.NoError(t, client.SetDeadline(time.Now().Add(testenv.WaitLimit)))
 			_, err = io.Copy(io.Discard, client)
 			if err != nil {
 				assert.ErrorContains(t, err, "reset")
