@@ -17,6 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
+// stepLimit is how long a server of any kind may take to start or to stop on a busy machine. It is in this file,
+// because the others are compiled on Unix only.
+const stepLimit = 3 * time.Minute
+
 // EtcdConfig configures [StartEtcd]. The zero value is one server without TLS.
 type EtcdConfig struct {
 	// Members is the number of servers. The default is 1.

@@ -25,9 +25,6 @@ import (
 // ErrMissing is the error of a function that starts a database that is not installed.
 var ErrMissing = errors.New("dbserver: database is not installed")
 
-// stepLimit is how long a server may take to start or to stop on a busy machine.
-const stepLimit = 3 * time.Minute
-
 // Server is one database server. Only one goroutine at a time may call its methods.
 type Server struct {
 	name string
